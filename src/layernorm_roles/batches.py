@@ -16,22 +16,22 @@ from layernorm_roles.shown import is_single
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 Run = dict[str, Any]
-"""A training run: its unique `name`, the columns that tell it apart in tables of results, such as variant and seed, and
-under `norm` the name that `norms.build_pair` takes for its norm before attention."""
+"""A training run: its unique `name`, the columns that identify it in tables of results, such as variant and seed, and
+as `norm` the name that `norms.build_pair` takes for its norm before attention."""
 
 GROUPS = {"majority": "experiment", "language_model": "model"}
-"""By section of config.yaml, the table column with the name of the entry there that a training run belongs to."""
+"""By section of config.yaml, the column of tables of results that names the experiment or model of a training run."""
 
 LISTED = {
     "majority": {"d_model": "d_model", "base_learning_rate": "learning_rate"},
     "language_model": {"base_learning_rate": "learning_rate", "steps": "steps"},
 }
-"""By section of config.yaml, the table columns for settings of which an entry may list several values, with the keys
-that list them. Every training run has one of the listed values in each of these columns."""
+"""The settings for which config.yaml may list several values, of which every training run has one: by section of
+config.yaml, the column of tables of results that holds the run's value, and the key of config.yaml with the list."""
 
 MAJORITY_STEP, GPU_STEP = 0.01, 0.03
-"""Seconds of a training step, by which time is asked of a cluster: on 6,000 sequences of the majority task, and of a
-language model on a GPU, which nobody has measured."""
+"""Assumed seconds per training step, from which time limits of cluster jobs are computed: on 6,000 sequences of the
+majority task, and of a language model on a GPU. Nobody has measured the latter."""
 
 LAYER, HIDDEN, ENTRY = 3e-6, 10e-9, 60e-12
 """Seconds per token that a language model's training step takes on one core: for each layer, for each hidden unit of a
@@ -50,7 +50,7 @@ class Batch(NamedTuple):
     """Name of the majority experiment or language model in config.yaml to which the runs belong."""
     runs: tuple[Run, ...]
     minutes: int
-    """Time in minutes that is asked of a cluster, about twice what the training took where it was measured."""
+    """The time limit of the job on a cluster, in minutes: about twice what the training took where it was measured."""
 
     @property
     def seeds(self) -> list[int]:
@@ -74,7 +74,7 @@ def batches(settings: Settings, stage: str) -> dict[str, Batch]:
 
 
 def runs_of(settings: Settings, stage: str, group: str) -> Iterator[Run]:
-    """The training runs of an experiment or model: one for each combination of listed values, variant and seed.
+    """The training runs of an experiment or model: one per variant of the norm, seed and combination of listed values.
 
     `stage` is its section in config.yaml, "majority" or "language_model", and `group` its name there. LISTED names the
     settings whose values may be lists.
@@ -96,7 +96,7 @@ def runs_of(settings: Settings, stage: str, group: str) -> Iterator[Run]:
 
 
 def seeds(settings: Settings, number: int) -> list[int]:
-    """The seeds of `number` runs or draws that differ in nothing else: first_seed of config.yaml and those after it."""
+    """The seeds of `number` runs or draws with equal settings: first_seed of config.yaml, first_seed + 1 and so on."""
     return list(range(settings.first_seed, settings.first_seed + number))
 
 

@@ -132,6 +132,9 @@ def code(stage: str) -> str:
 
 
 def settings_behind(table: str, settings: Mapping[str, Any]) -> Any:
-    """The section of config.yaml that a table of results depends on; None if `settings`, all sections, lack it."""
+    """The settings that the Parquet table called `table` depends on: one section of `settings`; None if it is missing.
+
+    `settings` are all settings in config.yaml, as plain dictionaries.
+    """
     section = "language_model" if TABLES[table] == "measure" else TABLES[table]
     return settings.get(section) or settings.get("statements", {}).get(section) or None

@@ -1,4 +1,7 @@
-"""Saves weights and checkpoints as safetensors files; a run that goes on from a checkpoint ends with equal bytes."""
+"""Saves weights and checkpoints of training as safetensors files.
+
+A training run that is killed and goes on from its checkpoint ends with the bytes of one that nothing interrupts.
+"""
 
 import json
 from collections.abc import Mapping

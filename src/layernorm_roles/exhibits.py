@@ -18,12 +18,12 @@ from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.reproduction import KEPT
 
 JUDGED = ("claims", "comparisons")
-"""Names of the Parquet tables that are made when claims are judged, from the tables of measured results."""
+"""Names of the Parquet tables that are made from those of measured results when the paper's claims are judged."""
 
 
 @dataclass(frozen=True)
 class Exhibits:
-    """The claims, figures, readable tables and pages of a reproduction, which are made from its Parquet tables."""
+    """What a reproduction, the results of one configuration, shows: claims, figures, readable tables and pages."""
 
     folder: str
     plain: Mapping[str, Any]
@@ -33,7 +33,7 @@ class Exhibits:
 
     @classmethod
     def kept(cls, folder: str | Path) -> "Exhibits":
-        """The exhibits of the finished reproduction in `folder`; they have no tables if settings.json is missing there.
+        """The claims, figures and tables that the finished results in `folder` allow; none without settings.json.
 
         Raises ValueError if that file has no checksum or does not match it.
         """
@@ -57,9 +57,9 @@ class Exhibits:
 
     @cached_property
     def verdicts(self) -> dict[str, dict[str, str]]:
-        """By claim, its verdict, measured number and interval, as texts from tables/claims.csv; empty without the file.
+        """By name of a claim: verdict, measured, ci_low and ci_high, texts from tables/claims.csv; empty without it.
 
-        Raises ValueError if the file has no checksum or does not match it.
+        Raises ValueError if the file has no stored checksum or does not match it.
         """
         file = Path(self.folder, "tables/claims.csv")
         lines = files.read_bytes(file).decode().splitlines(keepends=True) if file.is_file() else []
@@ -120,9 +120,9 @@ def plans(
     """The plans of the jobs that judge the claims of a reproduction, draw its figures and write its pages, by job name.
 
     A plan is a dictionary of all that the result of a job depends on. `options` are the command-line options with which
-    commands on the page make this reproduction. `kept` are the `verdicts` of results/published/, which are shown beside
-    claims that this reproduction leaves open. `jobs` has, by name of a job that draws, the names of the groups that it
-    makes; by default there is a job for each group.
+    `snakemake` commands on the report's page make this reproduction. `kept` are the `verdicts` of results/published/,
+    which are shown beside claims that this reproduction leaves open. `jobs` has, by name of a job that draws, the names
+    of the groups of figures and tables that it makes; by default there is a job for each group.
     """
     settings = dict(of.plain)
     made = {"claims": plan.plan("claims", "claims", dict(sources.values()), settings=settings)}
@@ -147,9 +147,10 @@ def plans(
 
 
 def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
-    """The plans of the jobs that judge, draw and write results/published/ (`kept`) from its files, by job name.
+    """The plans of the jobs that judge claims, draw figures and write pages in results/published/, by job name.
 
-    One job draws all of its figures. The plans hold checksums of its Parquet tables, since no job makes these anew.
+    A plan is a dictionary of all that the result of a job depends on. One job draws all figures. The Parquet tables of
+    measured results, which no job makes anew, stand in the plans with their checksums.
     """
     paths = zip(kept.tables, kept.results, strict=True)
     sources = {table: (f"parquet/{table}", files.recorded(path) or "") for table, path in paths}
@@ -157,7 +158,7 @@ def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
 
 
 def to_compare(name: Any, own: str) -> Exhibits:
-    """The finished reproduction results/<name>/, or at the path `name`, with which results/<own>/ is to be compared.
+    """The finished results in results/<name>/, or at the path `name`, with which results/<own>/ is to be compared.
 
     Raises ValueError if there is none, if it is `own` itself, or if it has no table of claims.
     """
@@ -175,7 +176,7 @@ def to_compare(name: Any, own: str) -> Exhibits:
 
 
 def command_options(name: str, presets: str | Path) -> str:
-    """The options with which a `snakemake` command makes the reproduction `name`, for texts that show commands.
+    """The options with which a `snakemake` command makes results/<name>/, for texts that show such a command.
 
     The text is empty for "default" and "published". For the `name` in a preset, a YAML file in the folder `presets`, it
     is --configfile with that file; for any other, FILE stands for the user's own configuration file.

@@ -55,7 +55,7 @@ def remove_partials(outputs: Iterable[str | Path]) -> None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write `text` to `path` as UTF-8, and its SHA-256 to the hidden folder beside it."""
+    """Write `text` to `path` as UTF-8, whole or not at all, and store its SHA-256 in the folder .sha256 beside it."""
     with atomic_write(path) as partial:
         partial.write_text(text, encoding="utf-8")
 

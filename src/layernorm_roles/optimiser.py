@@ -8,9 +8,9 @@ from torch.optim.adam import adam
 
 
 def linear_decay(learning_rate: float, step: int, last: int, warmup: int = 0) -> float:
-    """The learning rate of `step`: it falls linearly from `learning_rate` at step 0 to 0 at step `last` and later.
+    """The learning rate of a training step, which falls linearly from `learning_rate` at step 0 to 0 at step `last`.
 
-    In the first `warmup` steps it is multiplied by 1 / warmup, 2 / warmup and so on, up to 1.
+    Later it stays at 0. In the first `warmup` steps it is multiplied by 1 / warmup, 2 / warmup and so on, up to 1.
     """
     return learning_rate * max(0.0, 1 - step / last) * min(1.0, (step + 1) / max(warmup, 1))
 

@@ -42,7 +42,10 @@ class Plan(dict[str, Any]):
         super().__init__(json.loads(self.text))
 
     def of(self, job: str) -> dict[str, Any]:
-        """The plan of `job`, whose result this plan's job reads. Raises ValueError if it has changed since planning."""
+        """The plan of `job`, another job, whose result this plan's job reads.
+
+        Raises ValueError if the plan file of `job` has changed since this plan was written.
+        """
         folder = next(folder for folder in self.path.parents if folder.name == FOLDER)
         other = Plan(folder / f"{job}.json")
         if hash_of(other) != self["made_by"][job]:
@@ -78,7 +81,7 @@ def plan(stage: str, job: str, made_by: Mapping[str, str], **parameters: Any) ->
 
 
 def hash_of(plan: Mapping[str, Any]) -> str:
-    """A hash of a plan, of 16 hexadecimal digits."""
+    """A hash, 16 hexadecimal digits, of a plan: a dictionary of all that the result of a job depends on."""
     return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -130,9 +133,10 @@ def undone(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> list[s
 
 
 def check(folder: str | Path, differ: list[str]) -> None:
-    """Raise ValueError with a line for each file in `folder` that is damaged, missing or made from another plan.
+    """Raise ValueError if files in results/<name>/, `folder`, are damaged, missing or made with other settings or code.
 
-    So has each plan file in `differ`, which `undone` returns. Raises ValueError also if no job has been done.
+    The message has a line for each such file, and for each in `differ`, the plan files that `undone` returns. Raises
+    ValueError, too, if no job has been done.
     """
     faults = [*files.faults(folder, beside=UNCHECKED), *_gone(folder), *_of_other_runs(folder)]
     faults += [

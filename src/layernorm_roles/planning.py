@@ -26,7 +26,7 @@ from layernorm_roles.settings.text import Source
 from layernorm_roles.text.prepared import TEXT_FILES
 
 DEVICE_KEYS = {"majority": "majority_device", "language_model": "device"}
-"""The key of config.yaml that names the device on which models of the majority task, or language models, train."""
+"""By section of config.yaml, the key that names the device, such as cpu, on which the section's models train."""
 
 
 def merged(base: Any, overlay: Any) -> Any:
@@ -72,7 +72,7 @@ class Reproduction:
 
     settings: Settings
     presets: Path
-    """The folder of configuration files that come with the project, which commands on the report's page may name."""
+    """The folder of the configuration files that come with the project, such as smoke.yaml."""
 
     @cached_property
     def plain(self) -> dict[str, Any]:
@@ -106,12 +106,12 @@ class Reproduction:
 
     @cached_property
     def sampled(self) -> list[str]:
-        """The names of the batches of language model runs whose activations are stored for statements.fusion."""
+        """The names of the batches of language model runs whose activations are stored, for the experiment fusion."""
         return [name for name, runs in self.measured.items() if any(run["samples"] for run in runs)]
 
     @cached_property
     def measured(self) -> dict[str, list[batches.Run]]:
-        """The runs of language models that are measured after training, by name of the batch that trained them.
+        """The language model runs whose attention is measured after training, by name of the batch that trained them.
 
         `batches.measured` says what is measured of which run.
         """
@@ -145,7 +145,7 @@ class Reproduction:
 
     @property
     def options(self) -> str:
-        """The options with which the `snakemake` commands on the report's page make this reproduction."""
+        """The options with which the `snakemake` commands on the report's page make the results of these settings."""
         return command_options(self.settings.name, self.presets)
 
     def jobs_of(self, table: str) -> list[str]:
@@ -177,7 +177,7 @@ class Reproduction:
         return [f"{self.folder}/benchmarks/{job}.tsv" for job in computing]
 
     def ends(self) -> list[str]:
-        """The paths of files that exist once all is done: copies of their plan files that the last jobs leave."""
+        """The paths of the files that the last jobs of the workflow leave when they are done: copies of their plans."""
         last = (job for job, each in self.plans.items() if each["stage"] in catalogue.EVIDENCE)
         return [f"{self.folder}/origin/{job}.json" for job in last]
 
@@ -198,7 +198,7 @@ class Reproduction:
         return [f"{self.folder}/data/downloads/{each.file_name}" for each in sources if each.kind == "hub"]
 
     def text_sources(self, name: str) -> list[Source]:
-        """The sources of the text called `name`: of its corpus, and of test contexts that are not taken from it."""
+        """The sources of the text called `name`: of its corpus, and of test contexts with a source of their own."""
         text = self.settings.text[name]
         return [source for source in (text.corpus, text.long.source, text.sentences.source) if source]
 
@@ -211,7 +211,7 @@ class Reproduction:
 
     @cached_property
     def hub_sources(self) -> dict[str, Source]:
-        """The sources of texts and labelled sentences to download, by the name of the file that each is written to."""
+        """The texts and labelled sentences to download from the Hugging Face hub, by the name of the file to write."""
         sources = [source for name in self.settings.text for source in self.text_sources(name)]
         sources += [source for name in self.settings.language_model for source in self.labelled_sources(name)]
         return {source.file_name: source for source in sources if source.kind == "hub"}

@@ -34,7 +34,10 @@ def digest(rooms: tuple[str, ...], packages: tuple[str, ...] = ()) -> str:
 
 @cache
 def _version(package: str) -> str:
-    """The installed version, without a local part as in 2.13.0+cpu, which says for which machine it was built."""
+    """The installed version of a package without a local part such as +cpu, which says what machine it is for.
+
+    "not installed" if there is none.
+    """
     try:
         return metadata.version(package).partition("+")[0]
     except metadata.PackageNotFoundError:
@@ -42,7 +45,7 @@ def _version(package: str) -> str:
 
 
 def files_of(room: str) -> list[str]:
-    """The paths, relative to this package, of the files in `room`, a folder or file of it; ValueError if none."""
+    """The files in `room`, a folder or file of this package, by paths relative to it. Raises ValueError if none."""
     place = PACKAGE / room
     files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
     names = [str(path.relative_to(PACKAGE)) for path in files if "__pycache__" not in path.parts]

@@ -20,8 +20,8 @@ AS_USED, WITHOUT_NORM = "as used", "without norm"
 """Values of the column `normalised` in tables of ceilings: the keys as the heads compute them, or as they would if the
 norm before attention scaled all vectors of a context by one number (`heads.keys.keys_without_norm`)."""
 CEILING_SHARES = tuple(sorted({0.5, *(float(f"{10 ** (-k / 50):.4g}") for k in range(151))}))
-"""Attention weights, of which tables say how many keys cannot get as much: fifty in each decade from 0.001 to 1, and
-0.5."""
+"""Attention weights; for each of them tables count the keys to which queries cannot give as much. There are fifty in
+each decade from 0.001 to 1, and 0.5."""
 CEILING_QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 """The quantiles that tables hold of the ceilings of keys, the largest attention weights that queries can give them."""
 

@@ -15,7 +15,10 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Figure(NamedTuple):
-    """The entry of a figure in shown.yaml, whose first comment says what the fields mean."""
+    """A figure in the list shown.yaml: `draw` names the function that plots it from the Parquet tables `inputs`.
+
+    The comment at the head of shown.yaml says what each field means.
+    """
 
     name: str
     group: str
@@ -33,7 +36,10 @@ class Figure(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The entry of a table for readers in shown.yaml, whose first comment says what the fields mean."""
+    """A table for readers in the list shown.yaml, made from the Parquet tables `inputs`.
+
+    The comment at the head of shown.yaml says what each field means.
+    """
 
     name: str
     group: str

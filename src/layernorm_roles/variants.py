@@ -13,7 +13,7 @@ class Named:
     """What figures, tables and the guide say of a variant of the norm before attention, and how it is plotted."""
 
     label: str
-    """The variant's name in legends of figures and rows of tables."""
+    """What legends of figures and rows of tables call this variant of the norm before attention."""
     colour: str
     computes: str
     """What the variant makes of a vector x of size d, in Markdown, mostly as a formula with P = I − 11ᵀ/d."""
@@ -27,7 +27,7 @@ class Named:
 class Variant(Named):
     """A norm before attention that is one map, so that queries, keys and values are made from the same vectors.
 
-    x is a vector of size d, and P = I - 11'/d. What follows is done in the order of the fields.
+    The fields say, in this order, what is done to a vector x of size d; P = I - 11'/d.
     """
 
     projects: bool
@@ -39,7 +39,7 @@ class Variant(Named):
     factor: float = 1.0
     """A constant that multiplies every vector; where a scalar or gain is learnt, its value before training."""
     learns: Literal["nothing", "scalar", "gain", "gain and bias"] = "nothing"
-    """What is trained: a scalar or a vector (gain) that multiplies every vector; a bias, 0 at first, that is added."""
+    """What is trained: nothing; a scalar or a vector (gain) that multiplies every x; and a bias, 0 at first, added."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ BUILT_IN: dict[str, Named] = {
         computes="language models alone: no attention and no norm before it, which tells what attention is worth"),
 }
 # fmt: on
-"""Every built-in variant of the norm before attention, by its name in config.yaml and in tables, in legends' order."""
+"""Every built-in variant of the norm before attention, by its name in config.yaml and tables, as legends order them."""
 
 VARIANTS = {name: variant for name, variant in BUILT_IN.items() if isinstance(variant, Variant)}
 """The built-in variants with one norm for queries, keys and values, by the name that `norms.build` takes."""
@@ -143,10 +143,10 @@ PAPER_PROJECTION = ("layernorm", "scale_released")
 paper's released code."""
 
 PAPER_SCALING = ("layernorm", "projection")
-"""Names of the variants in the paper's Figure 4: with scaling, and without it."""
+"""Names of the variants of the norm in the paper's Figure 4: with scaling, and without it."""
 
 BERT_VARIANTS: dict[str, bool] = {"none": False, "layernorm": True, NO_ATTENTION_VARIANT: True}
-"""The variants with which a BERT can be trained, by name, and whether the BERT then has LayerNorms."""
+"""The variants of the norm with which a BERT can be trained, by name, and whether the BERT then has LayerNorms."""
 
 
 def scaled(like: str, factor: float, part: str = "both") -> str:

@@ -23,7 +23,7 @@ from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
 
 LONG_SECONDS, LONG_TIMES = 10.0, 2.0
-"""A line is printed when a job ends that took so many seconds, and so many times the mean of the jobs before it."""
+"""A line is printed when a job ends that took at least so many seconds and so many times the mean of earlier jobs."""
 
 SILENT_SECONDS, SILENT_SHARE = 30.0, 1 / 40
 """A line on progress is printed after so many seconds without any line, or after this share of the time since the
@@ -51,7 +51,7 @@ UNPRINTED = (
 """A message of Snakemake that contains one of these texts is not printed: there are better lines for it, or none."""
 
 WHY = re.compile(r"^(?:error: .*(?:\n\(details: .*\))?|slurmstepd: error: \*{3} .*)", re.MULTILINE)
-"""Matches the lines in a cluster's log that say why a job failed: the job's error and its log's path, or SLURM's."""
+"""A pattern of the lines in a cluster's log that say why a job failed: the job's own error line, or SLURM's."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Estimates the time until a workflow ends, from its finished jobs and from what jobs took in an earlier workflow."""
+"""Estimates the time until a workflow ends, from its finished jobs and from the times that jobs took earlier."""
 
 import csv
 from collections import Counter
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 MEASURED_SHARE = 0.02
-"""Share of the work, in seconds of the earlier workflow, that must be done before there is an estimate."""
+"""Share of the work, in seconds that its jobs took in an earlier workflow, that is done before an estimate is made."""
 
 UNKNOWN_SECONDS = 5.0
-"""Seconds expected of a job whose rule the earlier workflow lacked; most such jobs draw figures or write tables."""
+"""Seconds expected of a job whose rule has no known time; most such jobs draw figures or write tables."""
 
 OVERRUN_SECONDS = 30.0
 """There is no estimate while a job runs for twice its expected time and so many seconds longer than expected."""
@@ -18,8 +18,8 @@ OVERRUN_SECONDS = 30.0
 class Remaining:
     """An estimate of the time until a workflow ends.
 
-    It would be wrong by the number of jobs alone, because to train takes minutes and to generate data a second. `jobs`
-    are the numbers of jobs by rule; `earlier` the mean seconds of a job by rule in an earlier workflow.
+    Numbers of jobs alone would not do, because training takes minutes and the generation of data a second. `jobs` has
+    the number of jobs by rule; `earlier` has by rule the mean seconds of a job when the workflow ran earlier.
     """
 
     def __init__(self, jobs: Mapping[str, int], earlier: Mapping[str, float]):
