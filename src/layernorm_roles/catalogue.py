@@ -107,7 +107,7 @@ through them; each with what it does."""
 
 
 EVIDENCE = ("claims", "draw", "page", "durations", "settings")
-"""Names of the last stages of a reproduction, which judge and show results that earlier stages have computed."""
+"""Names of the last stages (kinds of work), which judge and show the results that earlier stages have computed."""
 
 _TABLES = {
     "majority": "majority_metrics majority_vectors",
@@ -122,8 +122,8 @@ _TABLES = {
     "pretrained": "pretrained_keys attention_ceilings token_ceilings ones_share projection_shift",
 }
 TABLES = {table: stage for stage, tables in _TABLES.items() for table in tables.split()}
-"""By name of a Parquet table, the stage whose jobs write it. The tables claims and comparisons, which are computed from
-the others when the paper's claims are judged, are not here."""
+"""By name of a Parquet table, the stage (a key of STAGES) whose jobs write it. The tables claims and comparisons,
+which are computed from the others when the paper's claims are judged, are not here."""
 
 
 def code(stage: str) -> str:

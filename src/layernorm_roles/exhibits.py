@@ -46,7 +46,7 @@ class Exhibits:
 
     @property
     def name(self) -> str:
-        """The name of the reproduction, which is that of its folder."""
+        """The name of the reproduction: <name> in its folder, results/<name>/."""
         return Path(self.folder).name
 
     @cached_property
@@ -57,8 +57,9 @@ class Exhibits:
 
     @cached_property
     def verdicts(self) -> dict[str, dict[str, str]]:
-        """By name of a claim: verdict, measured, ci_low and ci_high, texts from tables/claims.csv; empty without it.
+        """By name of a claim, its verdict and the measured number with its interval, from tables/claims.csv.
 
+        The inner keys are verdict, measured, ci_low and ci_high, all values texts. Empty if there is no such file.
         Raises ValueError if the file has no stored checksum or does not match it.
         """
         file = Path(self.folder, "tables/claims.csv")

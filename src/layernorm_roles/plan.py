@@ -120,9 +120,9 @@ def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def undone(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The paths of the plan files in `folder` of jobs that were done with other settings or code than `plans` have.
+    """The paths of the plan files of jobs that were done with other settings or code than they would be now.
 
-    Jobs that were never done are left out.
+    `folder` is results/<name>/, and `plans` are the present plans by name of the job. Jobs never done are left out.
     """
     paths = []
     for job, each in plans.items():
