@@ -1,6 +1,6 @@
-"""What LayerNorm does for attention: a projection and a scaling, each measured.
+"""Measures what LayerNorm's two steps, a projection and a scaling of vectors, do for attention in transformers.
 
-Brody, Alon, Yahav, "On the Expressivity Role of LayerNorm in Transformers' Attention",
+It reproduces and extends Brody, Alon, Yahav, "On the Expressivity Role of LayerNorm in Transformers' Attention",
 Findings of ACL 2023, arXiv 2305.02582.
 """
 

@@ -1,7 +1,8 @@
-"""The units of work: a batch is the runs of one experiment or language model that one process trains in turn.
+"""Divides the training runs of a configuration into batches, whose runs one process trains one after another.
 
-This module says what each run is called and which runs there are, from the settings alone. Snakemake asks it
-whenever it plans, so it imports neither torch nor pandas.
+All runs of a batch belong to one experiment of the majority task, or to one language model. This module says which runs
+there are and what each is called, from the settings alone. Snakemake imports it whenever it plans, so it imports
+neither torch nor pandas.
 """
 
 import math
@@ -15,51 +16,54 @@ from layernorm_roles.shown import is_single
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 Run = dict[str, Any]
-"""A training run: its unique `name`, the columns of its tables, such as variant and seed, and the `norm` that
-`norms.build_pair` takes."""
+"""A training run: its unique `name`, the columns that identify it in tables of results, such as variant and seed, and
+as `norm` the name that `norms.build_pair` takes for its norm before attention."""
 
 GROUPS = {"majority": "experiment", "language_model": "model"}
-"""By stage, the column that says which experiment or model of config.yaml a run belongs to."""
+"""By section of config.yaml, the column of tables of results that names the experiment or model of a training run."""
 
 LISTED = {
     "majority": {"d_model": "d_model", "base_learning_rate": "learning_rate"},
     "language_model": {"base_learning_rate": "learning_rate", "steps": "steps"},
 }
-"""By stage, the columns whose values are listed in config.yaml, where each run has one of them, and the keys there."""
+"""The settings for which config.yaml may list several values, of which every training run has one: by section of
+config.yaml, the column of tables of results that holds the run's value, and the key of config.yaml with the list."""
 
 MAJORITY_STEP, GPU_STEP = 0.01, 0.03
-"""Seconds that a cluster is asked for: for a majority step of 6,000 sequences, and for a language model's step on a
-GPU, which nobody has measured."""
+"""Assumed seconds per training step, from which time limits of cluster jobs are computed: on 6,000 sequences of the
+majority task, and of a language model on a GPU. Nobody has measured the latter."""
 
 LAYER, HIDDEN, ENTRY = 3e-6, 10e-9, 60e-12
-"""Seconds that a token of a language model's step costs on one core: in a layer, for each hidden unit of its
-feed-forward part, and for each number in the table of embeddings, with which logits are computed. The formula gives
-0.61 s for a step of the paper's GPT (0.69 to 0.72 measured on an AMD EPYC), 12 ms for gpt_bytes in config.yaml (12) and
-35 ms for gpt (20). What more threads gain depends on the machine, and is not counted on."""
+"""Seconds per token that a language model's training step takes on one core: for each layer, for each hidden unit of a
+layer's feed-forward part, and for each number in the embedding table, with which logits are computed. `step_seconds`
+adds them up: to 0.61 s for the paper's GPT (0.69 to 0.72 s measured on an AMD EPYC), 12 ms for gpt_bytes in config.yaml
+(12 ms measured) and 35 ms for gpt (20 ms measured). What more threads gain depends on the machine, and is left out."""
 
 
 class Batch(NamedTuple):
-    """The runs that one process trains in turn."""
+    """A batch of training runs: those that one process trains one after another."""
 
     name: str
-    """Name of the batch in its stage: a wildcard of the rules, and a folder below results/<name>/runs/<stage>/."""
+    """Unique name among the batches of majority or of language_model: a wildcard of Snakemake's rules, and the path of
+    the batch's folder below results/<name>/runs/majority/ or results/<name>/runs/language_model/."""
     group: str
-    """The experiment or language model in config.yaml."""
+    """Name of the majority experiment or language model in config.yaml to which the runs belong."""
     runs: tuple[Run, ...]
     minutes: int
-    """Minutes that a cluster is asked for, about twice what the training took where it was measured."""
+    """The time limit of the job on a cluster, in minutes: about twice what the training took where it was measured."""
 
     @property
     def seeds(self) -> list[int]:
-        """The seeds of the runs, sorted."""
+        """The different random seeds of the batch's runs, in ascending order."""
         return sorted({run["seed"] for run in self.runs})
 
 
 def batches(settings: Settings, stage: str) -> dict[str, Batch]:
-    """The batches of a stage, majority or language_model, by name.
+    """The batches of training runs of one section of config.yaml, by the names of the batches.
 
-    `runs_per_job` of an experiment or model says how many of its runs a batch has: a number of runs that differ in the
-    seed only, so that more seeds keep the batches that are full, or all.
+    `stage` is the section, "majority" or "language_model". The setting `runs_per_job` of each experiment or model says
+    how many runs a batch has: at most a number of runs that differ in the seed alone, so that full batches stay as they
+    are when seeds are added; or "all" runs of the experiment or model.
     """
     by_name = {}
     for group, entry in getattr(settings, stage).items():
@@ -70,7 +74,11 @@ def batches(settings: Settings, stage: str) -> dict[str, Batch]:
 
 
 def runs_of(settings: Settings, stage: str, group: str) -> Iterator[Run]:
-    """The runs of an experiment or model: one for each combination of listed values, variant and seed."""
+    """The training runs of an experiment or model: one per variant of the norm, seed and combination of listed values.
+
+    `stage` is its section in config.yaml, "majority" or "language_model", and `group` its name there. LISTED names the
+    settings whose values may be lists.
+    """
     entry, listed = getattr(settings, stage)[group], LISTED[stage]
     for values in product(*(getattr(entry, key) for key in listed.values())):
         point = dict(zip(listed, values, strict=True))
@@ -88,17 +96,18 @@ def runs_of(settings: Settings, stage: str, group: str) -> Iterator[Run]:
 
 
 def seeds(settings: Settings, number: int) -> list[int]:
-    """The seeds of `number` equal runs or draws: first_seed, first_seed + 1, ..."""
+    """The seeds of `number` runs or draws with equal settings: first_seed of config.yaml, first_seed + 1 and so on."""
     return list(range(settings.first_seed, settings.first_seed + number))
 
 
 def measured(settings: Settings, batch: Batch) -> list[Run]:
-    """The runs of a batch of language models of which something is measured after training, each with what.
+    """The runs of a batch of language models that are measured after training, each with three flags that say what is.
 
-    `keys`, which keys can win, is measured for every run with attention of a model that has one learning rate and one
-    length; other models are for losses by learning rate and by length. `ceilings`, how much attention keys can get, is
-    measured for the first seeds of GPTs with and without scaling. `samples`, the activations that the statements on
-    fusion read, are taken of layernorm in the first GPT.
+    `keys` asks which keys of the heads some query can select. It is set for every run with attention of a model that
+    has one learning rate and one number of steps; models with several are trained to compare losses, and left out.
+    `ceilings` asks for the largest attention that keys can get; it is set for the first `ceiling_seeds` seeds of GPTs
+    with the variants layernorm and projection. `samples` asks for activations, which the experiment statements.fusion
+    reads; it is set for layernorm in the first such GPT of config.yaml.
     """
     model, gpts = settings.language_model[batch.group], single_gpts(settings)
     if not is_single(model.model_dump()):
@@ -117,7 +126,7 @@ def measured(settings: Settings, batch: Batch) -> list[Run]:
 
 
 def single_gpts(settings: Settings) -> list[str]:
-    """The GPTs with a single learning rate and length, in the order of the configuration."""
+    """The names of the GPTs with a single learning rate and number of training steps, in the order of config.yaml."""
     models = settings.language_model.items()
     return [name for name, model in models if isinstance(model, GPTModel) and is_single(model.model_dump())]
 
@@ -156,7 +165,7 @@ def _minutes(settings: Settings, stage: str, group: str, runs: tuple[Run, ...]) 
 
 
 def step_seconds(settings: Settings, model: str) -> float:
-    """Seconds that a step of the language model called `model` takes on one core, by the formula at LAYER."""
+    """An estimate of the seconds that one training step of the language model called `model` takes on one core."""
     entry = settings.language_model[model]
     is_gpt = isinstance(entry, GPTModel)
     hidden = 4 * entry.d_model if is_gpt else entry.d_ff

@@ -1,7 +1,7 @@
-"""The stages of a reproduction with the code behind each, and its Parquet tables: each is named here, once.
+"""Lists the kinds of work that a reproduction consists of (its stages), the code behind each, and the Parquet tables.
 
-The columns of the tables are in schemas.csv. Rules, plan files, collection, claims and pages are made from this
-catalogue.
+A reproduction is all that one configuration makes, in results/<name>/. From this catalogue follows which jobs it has
+and which of them an edit of code makes Snakemake do again. The columns of the tables are in schemas.csv.
 """
 
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from layernorm_roles import rooms
 
 
 class Stage(NamedTuple):
-    """A kind of job, with the code and packages behind its results."""
+    """One kind of work, such as training language models or drawing figures, with the code that makes its results."""
 
     rooms: tuple[str, ...]
-    """Folders and files of this package whose code makes the results; an edit of one makes the stage again."""
+    """Folders and files of this package whose code makes the results; after an edit of one, the work is done again."""
     packages: tuple[str, ...] = ()
-    """Installed packages that compute the numbers; another version makes the stage again."""
+    """Names of installed packages that compute the numbers; with another version of one, the work is done again."""
 
 
 _GROUND = ("files.py", "provenance.py", "random_streams.py", "schemas.csv", "schemas.py", "store.py")
@@ -90,7 +90,7 @@ STAGES = {
     "durations": Stage(_SHOWN),
     "settings": Stage(("files.py",)),
 }
-"""The stages by name, in the order in which results go through them."""
+"""The stages by name, in the order in which results go through them: from texts and data to figures and pages."""
 
 _EXEMPT = {
     "says which code counts": "catalogue.py rooms.py",
@@ -102,11 +102,12 @@ _EXEMPT = {
     "settings/json_schema.py settings/loading.py settings/reproduction.py settings/yaml_files.py",
 }
 EXEMPT = {file: reason for reason, files in _EXEMPT.items() for file in files.split()}
-"""Files and folders through which no number passes, each with the reason why an edit of one makes nothing again."""
+"""Files and folders of this package after whose edit no work is done again, because no number of the results passes
+through them; each with what it does."""
 
 
 EVIDENCE = ("claims", "draw", "page", "durations", "settings")
-"""The stages that show results and compute none, in which a reproduction ends."""
+"""Names of the last stages (kinds of work), which judge and show the results that earlier stages have computed."""
 
 _TABLES = {
     "majority": "majority_metrics majority_vectors",
@@ -121,15 +122,19 @@ _TABLES = {
     "pretrained": "pretrained_keys attention_ceilings token_ceilings ones_share projection_shift",
 }
 TABLES = {table: stage for stage, tables in _TABLES.items() for table in tables.split()}
-"""The stage whose jobs write each table of results; the tables claims and comparisons, made from them, are not here."""
+"""By name of a Parquet table, the stage (a key of STAGES) whose jobs write it. The tables claims and comparisons,
+which are computed from the others when the paper's claims are judged, are not here."""
 
 
 def code(stage: str) -> str:
-    """The hash of the code and packages behind a stage."""
+    """A hash, 16 hexadecimal digits, of the code and the package versions behind the stage called `stage` in STAGES."""
     return rooms.digest(STAGES[stage].rooms, STAGES[stage].packages)
 
 
 def settings_behind(table: str, settings: Mapping[str, Any]) -> Any:
-    """The settings behind a table, of those of a reproduction as plain dictionaries; None if they lack the section."""
+    """The settings that the Parquet table called `table` depends on: one section of `settings`; None if it is missing.
+
+    `settings` are all settings in config.yaml, as plain dictionaries.
+    """
     section = "language_model" if TABLES[table] == "measure" else TABLES[table]
     return settings.get(section) or settings.get("statements", {}).get(section) or None

@@ -1,4 +1,7 @@
-"""Weights and checkpoints as safetensors files, and training runs that go on from a checkpoint to the byte."""
+"""Saves weights and checkpoints of training as safetensors files.
+
+A training run that is killed and goes on from its checkpoint ends with the bytes of one that nothing interrupts.
+"""
 
 import json
 from collections.abc import Mapping
@@ -34,8 +37,8 @@ def load(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and the facts that `save` wrote to `path`.
 
-    If `identity` is given, the fact "identity" must hold it. Raises ValueError if the file is missing or damaged, if
-    `save` has not written it, or if it is of another run.
+    If `identity` is given, the dictionary under "identity" in the facts must have all of its entries. Raises ValueError
+    if it has not, if the file is missing or damaged, or if `save` has not written it.
     """
     files.verify(path)
     try:
@@ -50,11 +53,11 @@ def load(
 
 
 class Checkpoint:
-    """The file from which a killed training run goes on; it exists only while the run is not finished.
+    """The state of a training run in a file, from which the run goes on if it is killed; deleted when it is finished.
 
     `identity`, anything that JSON can hold, must name all that the run depends on: settings, data, seed, code. The
-    version of torch is added to it. A file of another identity, or a damaged one, is never used: a warning says so, and
-    the run starts at step 0.
+    version of torch is added to it. A file with another identity, or a damaged one, is never used: a warning says so,
+    and the run starts at step 0.
     """
 
     def __init__(self, path: str | Path, identity: Mapping[str, Any]):
@@ -63,7 +66,7 @@ class Checkpoint:
         self.identity = json.loads(json.dumps({**identity, "torch": torch.__version__}))
 
     def save(self, model: nn.Module, optimiser: AdamW, progress: Mapping[str, Any]) -> None:
-        """Write all that a step changes: parameters, the optimiser's state, torch's random generators, and `progress`.
+        """Write what a training step changes: weights, optimiser state, torch's random generators, and `progress`.
 
         `progress` is anything that JSON can hold, such as the number of steps taken.
         """
@@ -76,7 +79,7 @@ class Checkpoint:
         save(tensors, self.path, {"identity": self.identity, "progress": progress})
 
     def load(self, model: nn.Module, optimiser: AdamW) -> dict[str, Any] | None:
-        """Put the saved state into `model`, `optimiser` and torch's generators, and return the saved `progress`.
+        """Put the saved state into `model`, `optimiser` and torch's random generators; return the saved `progress`.
 
         Returns None and changes nothing where there is no checkpoint that can be used.
         """
@@ -101,6 +104,6 @@ class Checkpoint:
         return facts["progress"]
 
     def remove(self) -> None:
-        """Delete the checkpoint and its checksum; to be called when the run's outputs are written."""
+        """Delete the checkpoint and its checksum file; to be called when the run's results are written."""
         self.path.unlink(missing_ok=True)
         files.checksum_file(self.path).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""Runs whose loss stops being finite: they end there, and their tables say so by infinite losses.
+"""Training runs whose loss stops being finite: they end at that step, with infinite losses in their tables.
 
-A learning rate that is too high for one variant must not stop a reproduction, and a run left out would make that
-variant look better than it is. So the run counts, as worse than every run that did not diverge.
+A learning rate that is too high for one variant of the norm must not stop the training of others, and to leave the run
+out would make that variant look better than it is. So the run counts, as worse than every run that did not diverge.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 WORST = {"train_loss": np.inf, "test_loss": np.inf, "valid_loss": np.inf, "test_accuracy": 0.0}
-"""The values of a diverged run in the columns of its metrics that say how good the model is."""
+"""What the metrics of a diverged training run have in the columns that say how good its model is."""
 
 
 def rows_after_divergence(
@@ -20,11 +20,11 @@ def rows_after_divergence(
     later: Iterable[int],
     at: Callable[[int], dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    """The rows of a run's metrics at the evaluations of `later` steps, if its loss is no longer finite at `step`.
+    """The rows of a training run's metrics at the evaluation steps `later`, if its loss is not finite at `step`.
 
-    `at` gives the columns that depend on the step, and WORST the losses; the other columns are taken from `last`, the
-    row before. A line that `title` begins is printed. Raises ValueError if there is no row before: then the model
-    cannot be trained at all.
+    `at(step)` gives the columns that depend on the step, and WORST losses and accuracy; the other columns are those of
+    `last`, the row of the evaluation before. A line that begins with `title` is printed. Raises ValueError if `last` is
+    None or empty: then the loss was never finite, and the model cannot be trained at all.
     """
     if not last:
         raise ValueError(

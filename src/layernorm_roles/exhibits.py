@@ -1,4 +1,7 @@
-"""What is judged, drawn and written of a reproduction, this one or the kept one, from its Parquet tables."""
+"""The claims, figures, readable tables and pages of a reproduction, and the plans of the jobs that make them.
+
+A reproduction is all that one configuration makes, in results/<name>/; results/published/ is under version control.
+"""
 
 import csv
 import json
@@ -15,24 +18,24 @@ from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.reproduction import KEPT
 
 JUDGED = ("claims", "comparisons")
-"""The Parquet tables that are made from those of results."""
+"""Names of the Parquet tables that are made from those of measured results when the paper's claims are judged."""
 
 
 @dataclass(frozen=True)
 class Exhibits:
-    """The claims, figures, readable tables and pages of a reproduction, which are made from its Parquet tables."""
+    """What a reproduction, the results of one configuration, shows: claims, figures, readable tables and pages."""
 
     folder: str
     plain: Mapping[str, Any]
     """All settings of the reproduction, as plain dictionaries."""
     tables: tuple[str, ...]
-    """The names of the reproduction's tables of results."""
+    """The names of the reproduction's Parquet tables of measured results, without those in JUDGED."""
 
     @classmethod
     def kept(cls, folder: str | Path) -> "Exhibits":
-        """The evidence of the finished reproduction in `folder`, from its files; empty without the file settings.json.
+        """The claims, figures and tables that the finished results in `folder` allow; none without settings.json.
 
-        Raises ValueError if that file is damaged.
+        Raises ValueError if that file has no checksum or does not match it.
         """
         file = Path(folder) / "settings.json"
         plain = json.loads(files.read_bytes(file)) if file.is_file() else {}
@@ -43,20 +46,21 @@ class Exhibits:
 
     @property
     def name(self) -> str:
-        """The name of the reproduction."""
+        """The name of the reproduction: <name> in its folder, results/<name>/."""
         return Path(self.folder).name
 
     @cached_property
     def groups(self) -> dict[str, shown.Group]:
-        """What one job each draws and writes, by name."""
+        """The groups into which the figures and readable tables are divided, by name; empty without Parquet tables."""
         groups = shown.groups_of(self.plain, [*self.tables, *JUDGED]) if self.tables else []
         return {group.name: group for group in groups}
 
     @cached_property
     def verdicts(self) -> dict[str, dict[str, str]]:
-        """The verdict and the measured number with its interval of each claim, from claims.csv; empty without it.
+        """By name of a claim, its verdict and the measured number with its interval, from tables/claims.csv.
 
-        Raises ValueError if that file is damaged.
+        The inner keys are verdict, measured, ci_low and ci_high, all values texts. Empty if there is no such file.
+        Raises ValueError if the file has no stored checksum or does not match it.
         """
         file = Path(self.folder, "tables/claims.csv")
         lines = files.read_bytes(file).decode().splitlines(keepends=True) if file.is_file() else []
@@ -64,7 +68,10 @@ class Exhibits:
         return {row["claim"]: {name: row[name] for name in names} for row in csv.DictReader(lines)}
 
     def ending(self) -> list[str]:
-        """Two lines for the end of a workflow: how many claims have each verdict, and the report; none without one."""
+        """Two lines to print when a workflow ends: how many claims have each verdict, and the path of the report.
+
+        The list is empty if there is no report.html.
+        """
         report = Path(self.folder, "report.html")
         if not report.is_file():
             return []
@@ -74,26 +81,26 @@ class Exhibits:
 
     @property
     def results(self) -> list[str]:
-        """The paths of the tables of results."""
+        """The paths of the Parquet files with measured results, one for each name in `tables`."""
         return self._parquet(self.tables)
 
     @property
     def judged(self) -> list[str]:
-        """The paths of the tables of results and of those that are made from them."""
+        """The paths of all Parquet files: those of measured results, and claims and comparisons, judged from them."""
         return self._parquet([*self.tables, *JUDGED] if self.tables else [])
 
     def read_by(self, group: str) -> list[str]:
-        """The paths of the Parquet files from which a group is made; none of a group that is not there."""
+        """The paths of the Parquet files from which a group of figures and tables is made; empty without that group."""
         return self._parquet(self.groups[group].inputs if group in self.groups else [])
 
     @property
     def files(self) -> list[str]:
-        """The paths of all figures and readable tables."""
+        """The paths of the files of all figures (PNG and PDF) and readable tables (CSV and Markdown)."""
         return [f"{self.folder}/{file}" for group in self.groups.values() for file in group.files]
 
     @property
     def pictures(self) -> list[str]:
-        """The paths of the figures as PNG."""
+        """The paths of the figures' PNG files."""
         return [file for file in self.files if file.endswith(".png")]
 
     def _parquet(self, tables: Iterable[str]) -> list[str]:
@@ -101,7 +108,7 @@ class Exhibits:
 
 
 Sources = Mapping[str, tuple[str, str]]
-"""By table of results, the job or file that it comes from and a hash, which changes where its content does."""
+"""By name of a Parquet table of results, the job or file it comes from, and a hash that changes with its content."""
 
 
 def plans(
@@ -111,11 +118,12 @@ def plans(
     kept: Mapping[str, Mapping[str, str]],
     jobs: Mapping[str, Iterable[str]] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """The plans of the jobs that judge, draw and write a reproduction, by name.
+    """The plans of the jobs that judge the claims of a reproduction, draw its figures and write its pages, by job name.
 
-    `options` are what commands on the page need to mean the reproduction. `kept` are the `verdicts` of the kept one,
-    which stand beside claims that this one does not run. `jobs` has the groups of each job that draws: by default there
-    is one for each group.
+    A plan is a dictionary of all that the result of a job depends on. `options` are the command-line options with which
+    `snakemake` commands on the report's page make this reproduction. `kept` are the `verdicts` of results/published/,
+    which are shown beside claims that this reproduction leaves open. `jobs` has, by name of a job that draws, the names
+    of the groups of figures and tables that it makes; by default there is a job for each group.
     """
     settings = dict(of.plain)
     made = {"claims": plan.plan("claims", "claims", dict(sources.values()), settings=settings)}
@@ -140,16 +148,20 @@ def plans(
 
 
 def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
-    """The plans of the jobs that judge, draw and write the kept reproduction, whose groups one job draws all."""
+    """The plans of the jobs that judge claims, draw figures and write pages in results/published/, by job name.
+
+    A plan is a dictionary of all that the result of a job depends on. One job draws all figures. The Parquet tables of
+    measured results, which no job makes anew, stand in the plans with their checksums.
+    """
     paths = zip(kept.tables, kept.results, strict=True)
     sources = {table: (f"parquet/{table}", files.recorded(path) or "") for table, path in paths}
     return plans(kept, sources, "", {}, {"draw": kept.groups})
 
 
 def to_compare(name: Any, own: str) -> Exhibits:
-    """The reproduction results/<name>/, or that in the folder `name`, with which the one called `own` is compared.
+    """The finished results in results/<name>/, or at the path `name`, with which results/<own>/ is to be compared.
 
-    Raises ValueError if there is none, or if it has no table of claims.
+    Raises ValueError if there is none, if it is `own` itself, or if it has no table of claims.
     """
     name = str(name)
     finished = sorted(path.parent.name for path in Path("results").glob("*/settings.json"))
@@ -165,10 +177,10 @@ def to_compare(name: Any, own: str) -> Exhibits:
 
 
 def command_options(name: str, presets: str | Path) -> str:
-    """The options with which a `snakemake` command makes the reproduction `name`, for texts that show commands.
+    """The options with which a `snakemake` command makes results/<name>/, for texts that show such a command.
 
-    It is empty for the default and the kept reproduction. For a preset in the folder `presets` it names the file, and
-    FILE stands for the file of a user's own.
+    The text is empty for "default" and "published". For the `name` in a preset, a YAML file in the folder `presets`, it
+    is --configfile with that file; for any other, FILE stands for the user's own configuration file.
     """
     if name in ("default", KEPT):
         return ""

@@ -1,7 +1,7 @@
-"""Files that appear whole or not at all, each with a checksum beside it.
+"""Writes files that appear whole or not at all, and stores a checksum of each, by which damage shows.
 
 Every output of the project is written through `atomic_write` and read through `verify` or `read_bytes`. The SHA-256
-of `folder/name` is kept in `folder/.sha256/name`, in the format of `sha256sum`:
+of `folder/name` is stored in `folder/.sha256/name`, in the format of `sha256sum`:
 
     cd results/default/parquet && sha256sum --check .sha256/*
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 CHECKSUMS = ".sha256"
-"""Name of the hidden folder that holds the checksums of the files beside it."""
+"""Name of the hidden folder, one in each folder of results, that holds the checksums of the files beside it."""
 
 
 class Unusable(ValueError):
@@ -23,16 +23,16 @@ class Unusable(ValueError):
 
     @classmethod
     def because(cls, path: str | Path, reason: str) -> "Unusable":
-        """The error that the file at `path` is unusable for `reason`; its message says how to make the file again."""
+        """An error that says why the file at `path` is unusable, and that it is to be deleted and made again."""
         return cls(f"{path}: {reason}; delete it and run again")
 
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; when the block ends without an error, it becomes `path`.
+    """Yield a temporary path; a file written there is renamed to `path` when the block ends without an error.
 
-    A reader sees the complete new file or what was there before. The temporary name carries the process id, so that
-    a process left over from a killed run and the one that replaces it never share a file.
+    Its checksum is stored. A reader sees the complete new file or what was there before. The temporary name carries the
+    process id, so that a process left over from a killed workflow and the one that replaces it never share a file.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
 
 
 def remove_partials(outputs: Iterable[str | Path]) -> None:
-    """Remove the half-written files that a killed process has left of `outputs`, or of checkpoints beside them."""
+    """Delete half-written files that killed processes left, of `outputs` or of checkpoints in the same folders."""
     for path in map(Path, outputs):
         for stem in (glob.escape(path.stem), "checkpoint*"):
             for partial in path.parent.glob(f".{stem}.*.partial*"):
@@ -55,7 +55,7 @@ def remove_partials(outputs: Iterable[str | Path]) -> None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write `text` to `path` as UTF-8, and its SHA-256 to the hidden folder beside it."""
+    """Write `text` to `path` as UTF-8, whole or not at all, and store its SHA-256 in the folder .sha256 beside it."""
     with atomic_write(path) as partial:
         partial.write_text(text, encoding="utf-8")
 
@@ -69,20 +69,20 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Return the content of `path`. Raises Unusable if it is missing, has no checksum or differs from it."""
+    """Return the content of a file. Raises Unusable if it is missing, has no stored checksum, or does not match it."""
     return _checked(path, lambda file: (content := file.read_bytes(), hashlib.sha256(content).hexdigest()))
 
 
 def verify(path: str | Path) -> None:
-    """Raise Unusable if `path` is missing, has no checksum or differs from it; read it piece by piece."""
+    """Raise Unusable if a file is missing, has no stored checksum, or does not match it; little memory is needed."""
     _checked(path, lambda file: (None, sha256_of(file)))
 
 
 def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
-    """A sentence for each file under `folder` that is damaged or has no checksum; it says what to do.
+    """A sentence for each file under `folder` that is damaged or has no stored checksum, with what to do about it.
 
-    Left out are files that are being written, and those of the folders right under `folder` whose names are in
-    `beside`, such as logs, which programs write that know nothing of checksums.
+    Left out are files that are being written, and direct subfolders of `folder` whose names are in `beside`, such as
+    logs, which are written by programs that store no checksums.
     """
     found = []
     for path in visible(folder, beside):
@@ -94,7 +94,7 @@ def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
 
 
 def visible(folder: str | Path, beside: tuple[str, ...] = ()) -> list[Path]:
-    """The files under `folder`, without hidden ones, checksums, and the folders right under it named in `beside`."""
+    """The paths of the files under `folder`, but for hidden files, checksums and its direct subfolders in `beside`."""
     folder = Path(folder)
     return [
         path
@@ -106,7 +106,7 @@ def visible(folder: str | Path, beside: tuple[str, ...] = ()) -> list[Path]:
 
 
 def sha256_of(*paths: str | Path) -> str:
-    """The SHA-256 of the content of files, one after another, in hexadecimal digits."""
+    """The SHA-256 of the joined content of the files at `paths`, in hexadecimal digits."""
     digest = hashlib.sha256()
     for path in paths:
         with Path(path).open("rb") as file:
@@ -116,12 +116,15 @@ def sha256_of(*paths: str | Path) -> str:
 
 
 def recorded(path: str | Path) -> str | None:
-    """The stored checksum of `path`: its SHA-256 when it was written, in hexadecimal digits; None if there is none."""
+    """The stored checksum of the file at `path`: its SHA-256 when it was written, in hexadecimal; None without one.
+
+    "of another file" stands for a stored checksum that names a file other than `path`.
+    """
     try:
         digest, _, name = checksum_file(path).read_text(encoding="ascii", errors="replace").partition("  ")
     except OSError:
         return None
-    # The name is part of the record, so that the record of another file does not serve.
+    # The stored checksum names its file, so that one copied from another file does not serve.
     return digest if name == f"{Path(path).name}\n" else "of another file"
 
 
@@ -143,6 +146,6 @@ def _checked(path: str | Path, read: Callable[[Path], tuple[Any, str]]) -> Any:
 
 
 def checksum_file(path: str | Path) -> Path:
-    """The path of the file that holds the checksum of `path`, whether or not it exists."""
+    """The path of the file that holds the checksum of the file at `path`, whether or not it exists."""
     path = Path(path)
     return path.parent / CHECKSUMS / path.name

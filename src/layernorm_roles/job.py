@@ -1,4 +1,4 @@
-"""What the script of every rule does around its call: a log, progress with the time left, and clear errors."""
+"""What all scripts of the Snakemake workflow share: a log file, progress with the time left, and errors in a line."""
 
 import atexit
 import gc
@@ -23,10 +23,10 @@ log = logging.getLogger("layernorm_roles")
 
 
 def search_garbage_rarely() -> None:
-    """Let Python collect garbage in this process after a million new objects instead of 700, and not at its end.
+    """Let Python collect garbage in this process after a million new objects instead of 700, and not at exit.
 
-    While torch and pandas are imported, collections take a quarter of the time and find hardly any garbage; the one at
-    the end takes 0.7 s.
+    Collections take a quarter of the time in which torch and pandas are imported, and find hardly any garbage; the
+    collection at exit takes 0.7 s.
     """
     gc.set_threshold(1_000_000)
     atexit.register(gc.freeze)
@@ -35,8 +35,8 @@ def search_garbage_rarely() -> None:
 class Progress:
     """Reports how far a long loop is: to the log every few seconds, to the terminal at most every half minute.
 
-    A report names the units done of `total`, the time spent and an estimate of the time left. `done` are the units
-    that an earlier process has finished, before a checkpoint.
+    A report says how many of `total` units of work are done, the time spent and an estimate of the time left. `done` is
+    the number of units that an earlier process, which left a checkpoint, had finished.
 
     >>> progress = Progress("majority d8 layernorm seed 3", total=14_000, unit="steps")
     >>> progress(1_000, "test loss 0.92")
@@ -68,7 +68,7 @@ class Progress:
 
 @contextmanager
 def naming(key: str) -> Iterator[None]:
-    """Put `key` of config.yaml, such as text.words, before the message of a ValueError that the block raises.
+    """Put `key` of config.yaml, such as text.words, before the message of a ValueError raised in the `with` block.
 
     An error about a file of results, whose message begins with the path of the file, is left as it is.
     """
@@ -81,7 +81,10 @@ def naming(key: str) -> Iterator[None]:
 
 
 def _end_with(parent: int) -> None:
-    """End this process soon after its parent, since an orphan must not write beside the job that replaces it."""
+    """End this process soon after the process with the id `parent`, which started it, has ended.
+
+    An orphan must not write files beside the job that replaces it.
+    """
     while os.getppid() == parent:
         time.sleep(0.5)
     log.error("the process that started this job is gone")
@@ -96,10 +99,10 @@ def _end(*_: object) -> None:
 
 @contextmanager
 def job(snakemake: Any) -> Iterator[Plan | None]:
-    """Run the block as the job `snakemake`, the object of that name which Snakemake gives to a script; yield its plan.
+    """Run the `with` block as a job of the workflow, and yield the job's plan: all that its result depends on.
 
-    The job logs to its log file; bad input or a lack of disk or memory becomes one clear line; and at its end it leaves
-    a copy of its plan file (see `plan`). A job that has no plan file gets None.
+    `snakemake` is the object of that name which Snakemake gives to a script. The block's log messages go to the job's
+    log file; at its end a copy of the plan file marks the job as done (see `plan`). A job without one gets None.
 
     A ValueError, an OSError or used up memory ends the process with exit status 1 and one line on standard error; any
     other error is raised again. The full traceback goes to the log. When the process gets SIGTERM, or when the

@@ -1,4 +1,4 @@
-"""The plan of every job of a reproduction: the settings, seeds, code and other jobs' results on which each depends."""
+"""Makes the plan of every job of the workflow: the settings, seeds, code and other jobs' results it depends on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ Plans = dict[str, dict[str, Any]]
 
 
 def plans(of: Reproduction) -> Plans:
-    """The plans of all jobs of a reproduction by name, each after those whose results it reads."""
+    """The plans of all jobs that make the results of one configuration, by name of the job.
+
+    A plan is a dictionary of all that the result of its job depends on. It stands after those of the jobs whose results
+    its job reads.
+    """
     planned: Plans = {}
     add = partial(_add, planned)
     _texts(of, add)
@@ -105,7 +109,7 @@ def _training(of: Reproduction, stage: str, batch: Batch) -> dict[str, Any]:
 
 
 def _norm_code(batch: Batch) -> dict[str, str | None]:
-    """A hash of the code of each norm of a batch that is a user's own, by variant; None for built-in norms."""
+    """For each variant of the norm that a batch trains, a hash of the user's own code; None if it is built in."""
     return {run["variant"]: rooms.of_norm(run["norm"]) for run in batch.runs}
 
 

@@ -1,12 +1,12 @@
-"""The normalisations before attention: LayerNorm taken apart, and put together again.
+"""The normalisations that stand before attention: LayerNorm, its steps, and variants that lack or change a step.
 
 LayerNorm is h(g(f(x))): `project` (f) onto the hyperplane orthogonal to the ones vector, `scale` (g) to norm
-sqrt(d), `affine` (h) with gain and bias. Variants go without h, but for those that say what they learn:
+sqrt(d), `affine` (h) with gain and bias. The variants go without h, but for those whose names say what they learn:
 
 >>> norm = build("layernorm", dim=8)
 >>> norm(torch.randn(5, 8)).norm(dim=-1)        # each sqrt(8)
 
-Source: Brody et al. 2023, section 2; sizes of the controls: this project.
+Source: Brody et al. 2023, section 2. The variants that are controls, with their constants, are this project's.
 """
 
 import importlib
@@ -24,7 +24,7 @@ from layernorm_roles.variants import SHRUNK, VARIANTS, Variant, maps
 
 
 def project(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-    """Every vector of x minus its mean: the orthogonal projection I - 11'/d onto the hyperplane sum(x) = 0."""
+    """Every vector of x minus its entries' mean: the orthogonal projection I - 11'/d onto the hyperplane sum(x) = 0."""
     return x - x.mean(dim=-1, keepdim=True)
 
 
@@ -34,7 +34,7 @@ def scale(x: Float[Tensor, "*batch d"], eps: float = 0.0) -> Float[Tensor, "*bat
 
 
 def scale_outside(x: Float[Tensor, "*batch d"], eps: float) -> Float[Tensor, "*batch d"]:
-    """Every vector of x scaled with `eps` outside the root: x / (norm(x) / sqrt(d) + eps)."""
+    """Every vector of x scaled to about norm sqrt(d), with `eps` outside the root: x / (norm(x) / sqrt(d) + eps)."""
     return x / (x.square().mean(dim=-1, keepdim=True).sqrt() + eps)
 
 
@@ -46,11 +46,11 @@ def affine(
 
 
 class Norm(nn.Module):
-    """A built-in normalisation, one of `VARIANTS`, of vectors of size `dim`: (..., dim) to (..., dim).
+    """A built-in normalisation, such as LayerNorm, of vectors of size `dim`: it maps (..., dim) to (..., dim).
 
-    What it learns, if anything, is `weight` (a gain of shape (dim,), or a scalar) and `bias` (dim,), as
-    torch.nn.LayerNorm calls them. `eps` is added to the mean square of a vector before the scaling; a variant that does
-    not scale ignores it.
+    `variant`, a value of `VARIANTS`, says what it computes. What it learns, if anything, is `weight` (a gain of shape
+    (dim,), or a scalar) and `bias` (dim,), as torch.nn.LayerNorm calls them. `eps` is added to the mean square of a
+    vector before the scaling; a variant that does not scale ignores it.
     """
 
     def __init__(self, variant: Variant, dim: int, eps: float = 0.0):
@@ -63,7 +63,7 @@ class Norm(nn.Module):
             self.bias = nn.Parameter(torch.zeros(dim))
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-        """The vectors of `x` (..., d) after this variant of the norm."""
+        """The vectors of `x`, shape (..., d), projected, scaled, multiplied and shifted as far as `variant` says so."""
         if self.variant.projects:
             x = project(x)
         if self.variant.scales:
@@ -76,16 +76,16 @@ class Norm(nn.Module):
         return x + self.bias if self.variant.learns == "gain and bias" else x
 
     def extra_repr(self) -> str:
-        """The text between the parentheses when torch prints the module."""
+        """The text that torch prints between the parentheses after the name of the module."""
         return f"{self.variant}, dim={self.dim}, eps={self.eps}"
 
 
 class MatchedProjection(nn.Module):
-    """Px divided by one number, the running root mean square of the entries of Px over the training batches.
+    """Divides Px, each vector minus its mean, by one number: the running root mean square of the entries of Px.
 
-    The results have in all the size of LayerNorm's, but no vector is scaled by its own size. The number is no parameter
-    and has no gradient. In training mode each call first moves its square a tenth of the way to that of the batch; in
-    evaluation it stays. It starts at the size that Px has in an untrained GPT-2.
+    The outputs have on average the size of LayerNorm's, but no vector is scaled by its own size. The number is a buffer
+    without gradient. In training mode each call first moves its square a tenth of the way to the mean square of the Px
+    of that call; in evaluation mode it stays. It starts at the size that Px has in an untrained GPT-2.
     """
 
     def __init__(self):
@@ -93,7 +93,7 @@ class MatchedProjection(nn.Module):
         self.register_buffer("mean_square", torch.tensor(SHRUNK**2))
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-        """The projected vectors of `x` divided by the running root mean square."""
+        """The projected vectors of `x`, shape (..., d), divided by the running root mean square of their entries."""
         x = project(x)
         if self.training:
             self.mean_square.lerp_(x.detach().square().mean(), 0.1)
@@ -105,8 +105,8 @@ def build(name: str, dim: int, eps: float = 0.0) -> nn.Module:
 
     `name` is one of `VARIANTS`, one of them times a constant as `variants.scaled` writes it, or "package.module:Class"
     for a normalisation of one's own: a torch.nn.Module whose constructor takes `dim` and which maps (..., dim) to
-    (..., dim). It is looked up from the working directory first, as `python -m` does. `eps` is for the built-in
-    variants; a normalisation of one's own ignores it, and `probe` says what it must be.
+    (..., dim). Its module is looked for in the working directory first, as by `python -m`. `eps` is for the built-in
+    variants alone. `probe` checks what else a normalisation of one's own must fulfil.
 
     Raises ValueError if the name is unknown, or the class cannot be imported or built.
     """
@@ -120,11 +120,10 @@ def build(name: str, dim: int, eps: float = 0.0) -> nn.Module:
 
 
 def build_pair(name: str, dim: int, eps: float = 0.0) -> tuple[nn.Module, nn.Module]:
-    """The norm from which queries and keys are made, and the norm from which values are made, in the variant `name`.
+    """The norm from whose output queries and keys are made, and the one for values, in the variant `name`.
 
-    `name` is one of `SPLIT_VARIANTS`, or one times a constant, whose two norms are different modules, or a name for
-    `build`, whose norm comes back twice as one module. `dim` and `eps` are those of `build`, which also says what is
-    raised.
+    `name` is one of `SPLIT_VARIANTS`, as it is or times a constant, for which two modules are returned; or any name
+    that `build` takes, for which one module is returned twice. `dim`, `eps` and the ValueErrors are those of `build`.
     """
     both = maps(name)
     if both is not None and both[0] != both[1]:
@@ -134,17 +133,17 @@ def build_pair(name: str, dim: int, eps: float = 0.0) -> tuple[nn.Module, nn.Mod
 
 
 CALLS = 40
-"""Number of calls in which `probe` looks for a norm that changes with the number of its calls."""
+"""Number of times that `probe` calls a norm, to detect one that changes with the number of calls."""
 ALONE = 12
-"""Number of vectors of a batch that `probe` also gives to a norm one by one."""
+"""Number of vectors of an input that `probe` also gives to a norm one by one."""
 
 
 def probe(name: str, shape: Sequence[int]) -> None:
-    """Raise ValueError if the normalisation of one's own called `name` is no map that a run can use.
+    """Raise ValueError unless the user's own normalisation `name`, "package.module:Class", is fit for training.
 
-    `shape` is that of its input there, (..., dim). It must map each vector by itself, without chance, leave its input
-    and torch's global state as they are, have a finite gradient, and keep what it remembers of earlier calls in
-    buffers, from which a killed run goes on. Nothing that is drawn later depends on the probe.
+    `shape` is that of the inputs it will get, (..., dim). It must map each vector by itself, without randomness, leave
+    its input and torch's global state as they are, have a finite gradient, and keep what it remembers of earlier calls
+    in buffers, which checkpoints store. The probe leaves torch's random generators as they were.
     """
     generator = torch.Generator().manual_seed(0)
     first, second = torch.randn(2, *shape, generator=generator)
@@ -191,9 +190,10 @@ def _state(norm: nn.Module) -> dict[str, Tensor]:
 def _maps_each_alone(
     norm: nn.Module, copy: nn.Module, state: dict[str, Tensor], x: Float[Tensor, "*batch d"]
 ) -> None:
-    """Raise _Unfit unless `norm` maps the first, the last and other vectors of `x` alone as it does among all.
+    """Raise _Unfit unless `norm` maps vectors of `x` alone as it maps them among all others.
 
-    So it must in this `state`. `copy` is another module of its class.
+    The first, the last and up to ten vectors between them are tried. `norm` and `copy`, another module of its class,
+    first get the parameters and buffers in `state`.
     """
     norm.load_state_dict(state)
     among, vectors = _call(norm, x).reshape(-1, x.shape[-1]), x.reshape(-1, x.shape[-1])
@@ -215,12 +215,12 @@ _GLOBAL = {
         torch.use_deterministic_algorithms,
     ),
 }
-"""torch's global state by name, each with the function that says it and the one that sets it."""
+"""Names of torch's global settings, each with the function that returns the setting and the one that changes it."""
 
 
 @contextmanager
 def _global_state_kept() -> Iterator[None]:
-    """Set torch's global state back at the end; raise _Unfit if it was changed."""
+    """Set torch's global settings back when the `with` block ends; raise _Unfit if the block changed any."""
     before = {name: get() for name, (get, _) in _GLOBAL.items()}
     try:
         yield
@@ -233,19 +233,19 @@ def _global_state_kept() -> Iterator[None]:
 
 
 class _Unfit(Exception):
-    """What is wrong with a norm, in words that follow its name."""
+    """A user's norm breaks a rule of `probe`; the message says which, as the rest of a sentence after its name."""
 
 
 class _Unusable(ValueError):
-    """A class that cannot be imported or built, in words that name it."""
+    """The class of a user's norm cannot be imported or built; the message names the class."""
 
 
 _FAULTS = (Exception, SystemExit, KeyboardInterrupt)
-"""What code of one's own may raise; an exit would end a workflow as if it had succeeded."""
+"""The exceptions to catch from a user's code; SystemExit could end the workflow as if it had succeeded."""
 
 
 def _call(norm: nn.Module, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-    """What `norm` makes of `x`, if that has its shape and dtype, and `x` is as it was."""
+    """The output of `norm` for `x`. Raises _Unfit if its shape or dtype is not that of `x`, or if `x` was changed."""
     given = x.clone()
     with torch.no_grad():
         out = norm(given)
@@ -275,5 +275,5 @@ def _own(name: str, dim: int) -> nn.Module:
 
 
 def _said(error: BaseException) -> str:
-    """What an error of somebody else's code says, in one line."""
+    """One line on an exception in a user's code: that it calls sys.exit, or the first line of its message."""
     return f"it calls sys.exit({error.code!r})" if isinstance(error, SystemExit) else first_line(error)

@@ -1,4 +1,4 @@
-"""AdamW, and a learning rate that falls linearly to 0, after a warm-up if there is one."""
+"""The optimiser AdamW, and a learning rate that falls linearly to 0, with or without a warm-up."""
 
 from collections.abc import Iterable
 
@@ -8,20 +8,23 @@ from torch.optim.adam import adam
 
 
 def linear_decay(learning_rate: float, step: int, last: int, warmup: int = 0) -> float:
-    """The learning rate of `step`: it falls linearly from `learning_rate` at step 0 to 0 at step `last` and later.
+    """The learning rate of a training step, which falls linearly from `learning_rate` at step 0 to 0 at step `last`.
 
-    In the first `warmup` steps it is multiplied by 1 / warmup, 2 / warmup and so on, up to 1.
+    Later it stays at 0. In the first `warmup` steps it is multiplied by 1 / warmup, 2 / warmup and so on, up to 1.
     """
     return learning_rate * max(0.0, 1 - step / last) * min(1.0, (step + 1) / max(warmup, 1))
 
 
 def rate_taken(learning_rate: float, step: int, last: int, warmup: int = 0) -> float:
-    """The learning rate of the last of the `step` steps that a run has taken; of the first step if it has none."""
+    """The learning rate of the latest training step when `step` steps have been taken; of the first step if none has.
+
+    Arguments are those of `linear_decay`.
+    """
     return linear_decay(learning_rate, max(step - 1, 0), last, warmup)
 
 
 class AdamW:
-    """torch's AdamW, without the second that `torch.optim.AdamW` takes to import torch's compiler.
+    """An AdamW optimiser that spares the second in which `torch.optim.AdamW` imports torch's compiler.
 
     It calls the function behind `torch.optim.AdamW(fused=True)`, with torch's default betas and eps, so that its state
     and its results are those of that class; without weight decay they are those of Adam. A step leaves parameters
@@ -32,7 +35,7 @@ class AdamW:
         self.parameters, self.weight_decay = list(parameters), weight_decay
         self.lr = lr
         self.state: list[dict[str, Tensor]] = []
-        """For each parameter the number of its steps, and the running means of its gradient and of the square."""
+        """For each parameter, how many steps it took and the running means of its gradient and squared gradient."""
         for parameter in self.parameters:
             zero = torch.zeros_like(parameter.detach())
             step = zero.new_zeros((), dtype=torch.float32)
@@ -40,7 +43,7 @@ class AdamW:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Change the parameters once, by the gradients that autograd left in them."""
+        """Update the parameters once, by the gradients that autograd has stored in them."""
         moved = [
             (parameter, state)
             for parameter, state in zip(self.parameters, self.state, strict=True)

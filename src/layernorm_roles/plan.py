@@ -1,12 +1,13 @@
-"""The plan file of a job: all that its result depends on but the content of the files that it reads.
+"""Plan files: JSON that says what a job's result depends on, by which it is decided which jobs are done again.
 
-Planning writes results/<name>/plan/<job>.json, an input of the job's rule. A job leaves a copy of its plan file,
-results/<name>/origin/<job>.json, among its outputs. So a job is to be done if and only if its plan file differs
-from the copy, whatever the times of files are and whatever Snakemake has noted: planning sets the time of copies,
-and of a plan file that equals its copy, to long ago, and that of any other plan file to now; and Snakemake, to
-which all other inputs are `ancient`, makes again what is older than an input. A plan names the plans of the jobs
-whose results it reads by their hashes. So a change goes through to all that depends on it, and a dry run with other
-settings, and back, makes nothing again.
+Whenever Snakemake plans, results/<name>/plan/<job>.json is written for every job, as an input of its rule. It has all
+that the result depends on but the content of the files that the job reads. When the job is done, it leaves a copy of
+the plan file, results/<name>/origin/<job>.json, among its outputs. So a job is to be done if and only if its plan file
+differs from the copy, whatever the times of files are and whatever Snakemake has noted: planning sets the time of
+copies, and of a plan file that equals its copy, to long ago, and that of any other plan file to now; and Snakemake, to
+which all other inputs are `ancient`, makes again what is older than an input. A plan has the hashes of the plans of the
+jobs whose results its job reads. So a change goes through to all that depends on it, and planning with other settings,
+and then with the old ones, makes nothing again.
 """
 
 import fcntl
@@ -21,27 +22,30 @@ from typing import Any
 from layernorm_roles import catalogue, files, rooms
 
 FOLDER, ORIGIN = "plan", "origin"
-"""Names of the folders of a reproduction with plan files, and with the copies that finished jobs have left."""
+"""Names of the folders in results/<name>/ with plan files, and with the copies of them that finished jobs leave."""
 
 UNCHECKED = (FOLDER, ORIGIN, "logs", "benchmarks")
-"""Folders of a reproduction whose files have no checksum."""
+"""Names of the folders in results/<name>/ whose files have no checksum."""
 
 LONG_AGO = (1, 1)
-"""Times of last access and last change that make a file old, in seconds since 1970; Snakemake ignores a time of 0."""
+"""Times of last access and last change of a file that counts as old, in seconds since 1970; Snakemake ignores a 0."""
 
 _held = []
-"""The open lock files of this process, which its end closes."""
+"""The lock files that this process holds open; they are closed, and so unlocked, when it ends."""
 
 
 class Plan(dict[str, Any]):
-    """The plan of a job as its plan file has it: job, stage, code, made_by and the job's own parameters."""
+    """The plan of a job, read from its JSON file: all that the job's result depends on, as `plan.plan` makes it."""
 
     def __init__(self, path: str | Path):
         self.path, self.text = Path(path), Path(path).read_text(encoding="utf-8")
         super().__init__(json.loads(self.text))
 
     def of(self, job: str) -> dict[str, Any]:
-        """The plan of another job, whose result this job reads. Raises ValueError if it was planned anew meanwhile."""
+        """The plan of `job`, another job, whose result this plan's job reads.
+
+        Raises ValueError if the plan file of `job` has changed since this plan was written.
+        """
         folder = next(folder for folder in self.path.parents if folder.name == FOLDER)
         other = Plan(folder / f"{job}.json")
         if hash_of(other) != self["made_by"][job]:
@@ -49,9 +53,9 @@ class Plan(dict[str, Any]):
         return dict(other)
 
     def finish(self, origin: str | Path) -> None:
-        """Write the copy of the plan, `origin`, by which the job counts as done.
+        """Write a copy of the plan file to `origin`, by which the job counts as done.
 
-        Raises ValueError if it was planned anew meanwhile, or if a file that its result depends on was edited.
+        Raises ValueError if the plan file, the code of a user's norm or a file of the text changed while the job ran.
         """
         if _text(self.path) != self.text:
             raise ValueError(f"{self.path}: planned anew while its job ran; run the command again")
@@ -67,25 +71,26 @@ class Plan(dict[str, Any]):
 
 
 def plan(stage: str, job: str, made_by: Mapping[str, str], **parameters: Any) -> dict[str, Any]:
-    """The plan of `job`, whose code is that of `stage`.
+    """The plan of the job called `job`: a dictionary of all that its result depends on.
 
-    `made_by` has the jobs or tables whose content the job reads, in the order of its inputs, with the hash of the plan
-    behind each. `parameters` are what JSON can hold.
+    `stage` is the kind of work, such as "majority"; the plan has a hash of its code. `made_by` has the jobs or tables
+    whose content the job reads, in the order of its inputs, each with a hash of what it was made from. `parameters`,
+    such as settings and seeds, are what JSON can hold.
     """
     return {"job": job, "stage": stage, "code": catalogue.code(stage), **parameters, "made_by": dict(made_by)}
 
 
 def hash_of(plan: Mapping[str, Any]) -> str:
-    """A hash of a plan, of 16 hexadecimal digits."""
+    """A hash, 16 hexadecimal digits, of a plan: a dictionary of all that the result of a job depends on."""
     return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write the plan files of the reproduction in `folder`, and set the times of those whose jobs are done.
+    """Write the plan files of the jobs whose results are in `folder`, and make those of finished jobs look old.
 
-    Plan files of other jobs are taken away, and no other file. Raises ValueError if another command makes the
-    reproduction from another plan at this moment: its waiting jobs would read these files; and if a plan file cannot be
-    written.
+    By the time of its plan file Snakemake decides whether to do a job. Plan files of jobs that `plans` lacks are
+    deleted, and no other files. Raises ValueError if a plan file cannot be written, or if another command is making the
+    results in `folder` from other plans at this moment: its waiting jobs would read these files.
     """
     folder = Path(folder)
     texts = {folder / FOLDER / f"{job}.json": _as_text(each) for job, each in plans.items()}
@@ -115,7 +120,10 @@ def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def undone(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The plan files in `folder` of jobs that were done with other settings or code; those never done are left out."""
+    """The paths of the plan files of jobs that were done with other settings or code than they would be now.
+
+    `folder` is results/<name>/, and `plans` are the present plans by name of the job. Jobs never done are left out.
+    """
     paths = []
     for job, each in plans.items():
         origin = Path(folder, ORIGIN, f"{job}.json")
@@ -125,9 +133,10 @@ def undone(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> list[s
 
 
 def check(folder: str | Path, differ: list[str]) -> None:
-    """Raise ValueError with a line for each file in `folder` that is damaged, gone or alien, and each plan in `differ`.
+    """Raise ValueError if files in results/<name>/, `folder`, are damaged, missing or made with other settings or code.
 
-    It raises ValueError, too, where no job has been done. `differ` is what `undone` returns.
+    The message has a line for each such file, and for each in `differ`, the plan files that `undone` returns. Raises
+    ValueError, too, if no job has been done.
     """
     faults = [*files.faults(folder, beside=UNCHECKED), *_gone(folder), *_of_other_runs(folder)]
     faults += [
@@ -182,7 +191,7 @@ def _text(path: Path) -> str | None:
 
 
 def _hold(folder: Path) -> bool:
-    """Whether this process is now the one whose plan is in `folder`, until it ends."""
+    """Lock the plan files in `folder` until this process ends; False if another process has locked them."""
     path = folder / FOLDER / ".lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path.open("w")

@@ -1,6 +1,7 @@
-"""A reproduction as Snakemake's rules see it: its settings, its batches, the plans of its jobs, and its files.
+"""What Snakemake's rules ask of a reproduction: its settings, the plans of its jobs, and the paths of its files.
 
-Snakemake imports this module whenever it plans, so neither torch, pandas nor pyarrow is imported here.
+A reproduction is all that one configuration makes, in the folder results/<name>/. Snakemake imports this module
+whenever it plans, so neither torch, pandas nor pyarrow is imported here.
 """
 
 import os
@@ -25,7 +26,7 @@ from layernorm_roles.settings.text import Source
 from layernorm_roles.text.prepared import TEXT_FILES
 
 DEVICE_KEYS = {"majority": "majority_device", "language_model": "device"}
-"""The key of config.yaml that names the device of each stage that trains."""
+"""By section of config.yaml, the key that names the device, such as cpu, on which the section's models train."""
 
 
 def merged(base: Any, overlay: Any) -> Any:
@@ -39,7 +40,7 @@ def merged(base: Any, overlay: Any) -> Any:
 
 
 def configured(defaults: str | Path, overlay: Mapping[str, Any]) -> Settings:
-    """The settings of the YAML file `defaults` with `overlay` laid over them.
+    """The checked settings of the YAML file `defaults`, in which those of `overlay` replace equal keys at any depth.
 
     Raises ValueError with one line for every wrong value.
     """
@@ -47,9 +48,9 @@ def configured(defaults: str | Path, overlay: Mapping[str, Any]) -> Settings:
 
 
 def refuse_read_only(folder: str | Path, snakefile: str | Path) -> None:
-    """Raise ValueError unless Snakemake's notes and the reproduction at `folder` can be written, as folders.
+    """Raise ValueError unless the folders .snakemake, for Snakemake's notes, and `folder`, for results, can be written.
 
-    Both are relative to the working folder. `snakefile` is the one to start from another working folder.
+    Paths are relative to the working folder. The message says how to start `snakefile` from another working folder.
     """
     inside = [
         Path(folder, name) for name in ("data", "runs", "parquet", "figures", "tables", *plan.UNCHECKED)
@@ -67,76 +68,88 @@ def refuse_read_only(folder: str | Path, snakefile: str | Path) -> None:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """The jobs of a reproduction and what they depend on."""
+    """A reproduction, all that one configuration makes: its jobs, what they depend on, and their files."""
 
     settings: Settings
     presets: Path
-    """The folder of presets, whose files the commands on the page may name."""
+    """The folder of the configuration files that come with the project, such as smoke.yaml."""
 
     @cached_property
     def plain(self) -> dict[str, Any]:
-        """All settings as dictionaries and lists of plain values."""
+        """All settings as JSON has them: dictionaries and lists of plain values."""
         return self.settings.model_dump(mode="json")
 
     @property
     def folder(self) -> str:
-        """The folder of all outputs, relative to the working directory."""
+        """The folder of all outputs, results/<name>, relative to the working directory."""
         return f"results/{self.settings.name}"
 
     @cached_property
     def devices(self) -> dict[str, Any]:
-        """The device that trains in each of the stages majority and language_model, and why."""
+        """By section of config.yaml, majority or language_model, the device that trains its models, and why this one.
+
+        The values are `gpu.choice.Choice`.
+        """
         return {stage: choose(getattr(self.settings, key)) for stage, key in DEVICE_KEYS.items()}
 
     def gpus(self, stage: str) -> int:
-        """Number of GPUs that a training job of a stage, majority or language_model, asks for: 1 or 0."""
+        """Number of GPUs, 1 or 0, that a training job asks for; `stage` is majority or language_model."""
         return int(self.devices[stage].device == "cuda")
 
     @cached_property
     def training(self) -> dict[str, dict[str, Batch]]:
-        """The batches of training runs by stage, majority or language_model, and then by name."""
+        """The batches, groups of runs that one process trains, by section of config.yaml and by name.
+
+        The sections are majority and language_model.
+        """
         return {stage: batches.batches(self.settings, stage) for stage in batches.GROUPS}
 
     @cached_property
     def sampled(self) -> list[str]:
-        """The names of the batches of language models whose activations the statements read."""
+        """The names of the batches of language model runs whose activations are stored, for the experiment fusion."""
         return [name for name, runs in self.measured.items() if any(run["samples"] for run in runs)]
 
     @cached_property
     def measured(self) -> dict[str, list[batches.Run]]:
-        """The runs of language models that are measured after training, by the name of their batch."""
+        """The language model runs whose attention is measured after training, by name of the batch that trained them.
+
+        `batches.measured` says what is measured of which run.
+        """
         trained = self.training["language_model"].items()
         measured = ((name, batches.measured(self.settings, batch)) for name, batch in trained)
         return {name: runs for name, runs in measured if runs}
 
     @cached_property
     def plans(self) -> dict[str, dict[str, Any]]:
-        """The plan of every job by the job's name, which is the path of its plan file without its ending."""
+        """The plan of every job, all that its result depends on, by the name of the job.
+
+        The plan file of a job is plan/<name of the job>.json in the folder of outputs.
+        """
         return jobs.plans(self)
 
     @cached_property
     def tables(self) -> tuple[str, ...]:
-        """The names of the tables of results that this reproduction has, in the order of the catalogue."""
+        """The names of the Parquet tables of results that the jobs write, in the order of `catalogue.TABLES`."""
         return tuple(table for table in catalogue.TABLES if self.jobs_of(table))
 
     @cached_property
     def exhibits(self) -> Exhibits:
-        """The claims, figures, tables and pages of this reproduction."""
+        """The claims, figures, readable tables and pages that are made from the Parquet tables of this reproduction."""
         return Exhibits(self.folder, self.plain, self.tables)
 
     @property
     def in_parts(self) -> list[str]:
-        """The tables that are put together from parts, which several jobs write."""
+        """The names of the Parquet tables that are put together from files, each with the rows that one job writes."""
         # A stage that is a single job has a name in common with the job.
         return [table for table in self.tables if self.jobs_of(table) != [catalogue.TABLES[table]]]
 
     @property
     def options(self) -> str:
-        """The options with which the commands on the page make this reproduction."""
+        """The options with which the `snakemake` commands on the report's page make the results of these settings."""
         return command_options(self.settings.name, self.presets)
 
     def jobs_of(self, table: str) -> list[str]:
-        """The jobs that write a table of results or a part of it; none if this reproduction has no such table."""
+        """The names of the jobs that write a Parquet table of results or some of its rows; empty without that table."""
         stage = catalogue.TABLES[table]
         if stage == "measure":
             flag = {"language_model_ceilings": "ceilings"}.get(table, "keys")
@@ -155,29 +168,29 @@ class Reproduction:
         return [stage]
 
     def parts(self, table: str) -> list[str]:
-        """The paths of the parts from which a table is put together, one for each job that writes one."""
+        """The paths of the files from which a Parquet table is put together, each with the rows that one job writes."""
         return [f"{self.folder}/runs/{job}/{table}.parquet" for job in self.jobs_of(table)]
 
     def benchmarks(self) -> list[str]:
-        """Paths of Snakemake's benchmark files, of all jobs that compute a result."""
+        """The paths of the files with time and memory that Snakemake writes for each job that computes results."""
         computing = (job for job, each in self.plans.items() if each["stage"] not in catalogue.EVIDENCE)
         return [f"{self.folder}/benchmarks/{job}.tsv" for job in computing]
 
     def ends(self) -> list[str]:
-        """Paths of the copies of plans that the last jobs of this reproduction leave when they are done."""
+        """The paths of the files that the last jobs of the workflow leave when they are done: copies of their plans."""
         last = (job for job, each in self.plans.items() if each["stage"] in catalogue.EVIDENCE)
         return [f"{self.folder}/origin/{job}.json" for job in last]
 
     def text_files(self, name: str) -> dict[str, str]:
-        """The paths of the files of the text called `name`, by the keys of TEXT_FILES."""
+        """The paths of the files into which the text called `name` is prepared, by the keys of TEXT_FILES."""
         return {key: f"{self.folder}/data/text/{name}/{file}" for key, file in TEXT_FILES.items()}
 
     def text_of(self, batch: Batch) -> dict[str, str]:
-        """The paths of the files of the text that a batch of language models reads, by the keys of TEXT_FILES."""
+        """The paths of the prepared text on which a batch of language model runs trains, by the keys of TEXT_FILES."""
         return self.text_files(self.settings.language_model[batch.group].text)
 
     def majority_data(self, batch: Batch) -> list[str]:
-        """The paths of the data sets that a batch of majority runs is trained on, one for each seed."""
+        """The paths of the data sets on which a batch of runs of the majority task trains, one for each seed."""
         return [f"{self.folder}/data/majority/{batch.group}/seed_{seed}.parquet" for seed in batch.seeds]
 
     def downloaded(self, sources: Iterable[Source]) -> list[str]:
@@ -185,12 +198,12 @@ class Reproduction:
         return [f"{self.folder}/data/downloads/{each.file_name}" for each in sources if each.kind == "hub"]
 
     def text_sources(self, name: str) -> list[Source]:
-        """The sources that the text called `name` is made of: of its corpus, and of contexts that have one."""
+        """The sources of the text called `name`: of its corpus, and of test contexts with a source of their own."""
         text = self.settings.text[name]
         return [source for source in (text.corpus, text.long.source, text.sentences.source) if source]
 
     def labelled_sources(self, model: str) -> list[Source]:
-        """The sources of the labelled sentences that a language model is trained on; empty for most models."""
+        """The sources of labelled sentences to train and validate `model` on; empty unless it is a BERT classifier."""
         settings = self.settings.language_model[model]
         if settings.architecture != "bert" or settings.task != "labelled":
             return []
@@ -198,16 +211,17 @@ class Reproduction:
 
     @cached_property
     def hub_sources(self) -> dict[str, Source]:
-        """The sources of all texts and labelled sentences that have to be downloaded, by the name of their file."""
+        """The texts and labelled sentences to download from the Hugging Face hub, by the name of the file to write."""
         sources = [source for name in self.settings.text for source in self.text_sources(name)]
         sources += [source for name in self.settings.language_model for source in self.labelled_sources(name)]
         return {source.file_name: source for source in sources if source.kind == "hub"}
 
     def corpus_files(self, name: str) -> list[str]:
-        """The files that the text called `name` is made of, those that the paths of its sources match, sorted.
+        """The paths of the files on this machine that the text called `name` is made of, sorted.
 
-        Raises ValueError for a path that no file matches, for what is no file, for a name that Snakemake cannot take,
-        for a file of the results, which Snakemake would make, and for a file that a source would read twice.
+        They match the path patterns of its sources. Raises ValueError for a pattern that no file matches, for a match
+        that is no file, that has a name which Snakemake cannot take, or that lies in results/, where Snakemake would
+        make it, and for a file that a source would read twice.
         """
         corpus = []
         for source in self.text_sources(name):
@@ -225,10 +239,10 @@ class Reproduction:
         return sorted(set(corpus))
 
     def text_of_pretrained(self, name: str) -> dict[str, str]:
-        """The files of the text that a pretrained model reads, by key, if the model is there or has been measured.
+        """The paths of the prepared files of the text that a pretrained model reads, by the keys of TEXT_FILES.
 
-        Raises ValueError if the model is not there, or has other weights than its settings say. One of the hub is
-        looked for by its job.
+        Raises ValueError if the model is neither measured yet nor on this machine with the weights that its settings
+        say. A model from the Hugging Face hub is looked for later, by the job that measures it.
         """
         model = self.settings.pretrained[name]
         if (

@@ -1,4 +1,4 @@
-"""Where a file of results comes from, for its metadata: the plan of its job, random streams, versions and commit."""
+"""Metadata that says where a file of results comes from: settings, random numbers, versions and git commit."""
 
 import hashlib
 import json
@@ -17,11 +17,12 @@ from layernorm_roles.random_streams import Stream
 
 
 def provenance(plan: Mapping[str, Any], device: str, *streams: Stream, torch: bool = False) -> dict[str, str]:
-    """The metadata with which a reader can make a file again, as texts by name.
+    """The metadata of a file of results, with which a reader can make the file again, as texts by name.
 
-    The names are config (`plan`, the plan of the job that writes the file, as JSON), config_sha256, version (of this
-    package), git_commit, seed_rule, torch, python and device. `streams` are the random streams behind the file; `torch`
-    says whether torch's own generator was used beside them.
+    The names are config (`plan`, all that the result of the job which writes the file depends on, as JSON),
+    config_sha256, version (of this package), git_commit, seed_rule (how to make the random generators), torch and
+    python (their versions) and device. `streams` are the random streams that the job draws from; `torch` says whether
+    torch's own generator was used beside them.
     """
     return {
         **_config(plan),
@@ -35,10 +36,10 @@ def provenance(plan: Mapping[str, Any], device: str, *streams: Stream, torch: bo
 
 
 def joined(sources: Iterable[Mapping[str, str]], settings: Mapping[str, Any]) -> dict[str, str]:
-    """The provenance of a file that is made from other files whose provenance is `sources`.
+    """The metadata, as `provenance` makes it, of a file that is put together from files with the metadata `sources`.
 
-    An entry lists, sorted and separated by commas, all different values that the sources have for it; config is
-    `settings`.
+    Each entry lists, sorted and separated by commas, all different values that the sources have for it, but config is
+    `settings` as JSON.
     """
     sources = list(sources)
     entries = {
@@ -54,9 +55,9 @@ def _config(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def refuse_contradiction(path: str | Path, stated: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Raise ValueError if `stated`, what the file at `path` says of itself, lacks or contradicts part of `expected`.
+    """Raise ValueError if `stated`, read from the file at `path`, lacks or contradicts an entry of `expected`.
 
-    Both hold what JSON can hold. `stated` may have entries that `expected` lacks, at any depth.
+    Both are nested dictionaries that JSON can hold. `stated` may have entries that `expected` lacks, at any depth.
     """
     theirs, ours = _leaves(json.loads(json.dumps(stated))), _leaves(json.loads(json.dumps(expected)))
     different = [
@@ -70,7 +71,7 @@ def refuse_contradiction(path: str | Path, stated: Mapping[str, Any], expected: 
 
 
 def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values of nested mappings, and of lists of them, by the names on the way to them, joined by dots."""
+    """The values in nested dictionaries and lists of dictionaries, by their paths, such as "runs.0.seed"."""
     leaves = {}
     for key, value in tree.items():
         if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
@@ -81,7 +82,7 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 @cache
 def git_commit() -> str:
-    """The commit of the working tree that this package stands in; "unknown" without git."""
+    """The hash of the git commit that is checked out where this package lies; "unknown" if git gives none."""
     # Without the environment: GIT_DIR may name another repository.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]

@@ -1,6 +1,6 @@
-"""Every random stream of the project: its number, what it draws, and the sentence that files carry about it.
+"""Every random stream of the project: its number, what it draws, and the text about it in the metadata of files.
 
-A stream is a sequence of random numbers that one purpose owns. `generator(Stream.RANDOM_KEYS, seed, n, d)` gives the
+A stream is a sequence of random numbers for one purpose. `generator(Stream.RANDOM_KEYS, seed, n, d)` gives the
 generator of that stream for one seed and one setting. It is made from a `numpy.random.SeedSequence` whose entropy is
 the seed and whose spawn key is the number of the stream followed by the other integers, so that no two streams share
 their draws, whatever the integers are (a test compares them).
@@ -53,22 +53,22 @@ class Stream(Enum):
 
     @property
     def sentence(self) -> str:
-        """How to make the stream's generator again, for the metadata of files."""
+        """The text in the metadata of files that says what the stream draws and how to make its generator again."""
         key = ", ".join(self.integers)
         return f"{self.draws}: random_streams.generator(Stream.{self.name}{key and ', '}{key})"
 
 
 TORCH = "parameters and dropout: torch.manual_seed(seed)"
-"""The sentence in the metadata of files about what torch draws."""
+"""The text in the metadata of files that says what torch's own generator draws and how it is seeded."""
 
 NOTHING_RANDOM = "nothing is random"
-"""The sentence in the metadata of a file whose numbers come from no random stream."""
+"""The text in the metadata of a file whose numbers depend on no random generator."""
 
 
 def generator(stream: Stream, *integers: int) -> np.random.Generator:
-    """The generator of a stream for the integers that the stream names, such as the seed, n and d.
+    """The numpy generator of a random stream for one value of each of `stream.integers`, such as the seed, n and d.
 
-    Raises TypeError if the number of integers is not the number of the stream's names.
+    Raises TypeError if the number of values is another.
     """
     import numpy as np
 
@@ -86,7 +86,7 @@ def seed_torch(seed: int) -> None:
 
 
 def describe(streams: tuple[Stream, ...], torch: bool = False) -> str:
-    """One sentence that says how to make every one of `streams` again, and torch's generator where it is used."""
+    """The text in the metadata of a file that says how to make the generators of `streams`, and torch's if used."""
     return (
         "; ".join([*(stream.sentence for stream in streams), *([TORCH] if torch else [])]) or NOTHING_RANDOM
     )

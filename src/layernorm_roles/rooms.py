@@ -1,7 +1,8 @@
-"""Hashes of the code behind results: of rooms, which stages name, and of the packages that compute numbers.
+"""Hashes of the code and the versions of packages behind results, which show when results are to be made again.
 
-A room is a folder or file of this package. All files of a room count: Python by what it computes, without comments,
-docstrings and line numbers; templates, YAML and CSV by their content.
+A room is a folder or file of this package that `catalogue.STAGES` names as code behind some results. All files of a
+room count: Python by what it computes, without comments, docstrings and line numbers; templates, YAML and CSV by their
+content.
 """
 
 import dis
@@ -21,9 +22,9 @@ NOP = dis.opmap["NOP"]
 
 @cache
 def digest(rooms: tuple[str, ...], packages: tuple[str, ...] = ()) -> str:
-    """A hash, of 16 hexadecimal digits, of the files of `rooms` and of the versions of `packages`.
+    """A hash, 16 hexadecimal digits, of the code in `rooms` and of the versions of `packages`.
 
-    Rooms are paths below this package; packages are names of distributions, installed or not.
+    `rooms` are paths of folders and files below this package; `packages` are names of distributions, installed or not.
     """
     files = sorted({file for room in rooms for file in files_of(room)})
     parts = [f"{file} {_meaning(PACKAGE / file)}" for file in files]
@@ -33,7 +34,10 @@ def digest(rooms: tuple[str, ...], packages: tuple[str, ...] = ()) -> str:
 
 @cache
 def _version(package: str) -> str:
-    """The version of a package, without a local part as in 2.13.0+cpu, which says for which machine it was built."""
+    """The installed version of a package without a local part such as +cpu, which says what machine it is for.
+
+    "not installed" if there is none.
+    """
     try:
         return metadata.version(package).partition("+")[0]
     except metadata.PackageNotFoundError:
@@ -41,7 +45,7 @@ def _version(package: str) -> str:
 
 
 def files_of(room: str) -> list[str]:
-    """The files of a room, relative to this package; the room is a folder or a file. Raises ValueError without any."""
+    """The files in `room`, a folder or file of this package, by paths relative to it. Raises ValueError if none."""
     place = PACKAGE / room
     files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
     names = [str(path.relative_to(PACKAGE)) for path in files if "__pycache__" not in path.parts]
@@ -75,7 +79,7 @@ def of_norm(norm: str) -> str | None:
 
 
 def _module(name: str, here: Path) -> Path:
-    """The file of the module `name`, in the folder `here` or among the installed packages."""
+    """The path of the source file of the module `name`, in the folder `here` or among the installed packages."""
     local = here.joinpath(*name.split("."))
     for file in (local.with_suffix(".py"), local / "__init__.py"):
         if file.is_file():
@@ -91,7 +95,7 @@ def _module(name: str, here: Path) -> Path:
 
 @cache
 def _meaning(file: Path) -> str:
-    """A hash of a file: of its compiled code if it is Python, else of its bytes."""
+    """The SHA-256 of a file: of its compiled code without docstrings if it is Python, else of its bytes."""
     content = file.read_bytes()
     if file.suffix == ".py":
         # Level 2 leaves out docstrings; comments and texts that stand alone are never compiled.
@@ -101,7 +105,7 @@ def _meaning(file: Path) -> str:
 
 
 def _instructions(code: CodeType) -> Iterator[str]:
-    """Everything that compiled code says but for where it stands: its instructions, names and constants."""
+    """Yield lines of text with the instructions, names and constants of compiled code, but no line numbers."""
     yield f"{code.co_name} {code.co_flags} {code.co_argcount} {code.co_posonlyargcount} {code.co_kwonlyargcount}"
     pairs = (code.co_code[at : at + 2] for at in range(0, len(code.co_code), 2))
     # Where a docstring stood, the compiler leaves an instruction that does nothing.

@@ -1,7 +1,7 @@
-"""The Parquet tables of a reproduction: which columns each has, what they mean, and in which units.
+"""The schemas of the Parquet tables that hold results: which columns each has, what they mean, and in which units.
 
-schemas.csv has a line for each column of a table. A type that ends in a question mark allows nulls. A line without a
-type stands for all columns of the block that it names; several tables share a block, whose name begins with "of".
+schemas.csv has a line for each column of a table. A type that ends in a question mark allows nulls. Columns that
+several tables share form a block, whose name begins with "of"; a line without a type puts a block's columns in a table.
 
 Each table is tidy: one row is one observation. The meaning and the unit of a column are in the metadata of its field,
 so that every file explains itself: `pq.read_schema(path).field("step").metadata`.
@@ -13,17 +13,20 @@ from pathlib import Path
 import pyarrow as pa
 
 ANY, NORM, OWN = "any", "norm", "own"
-"""Values of the column `queries`, each a set of queries that contains the next set: all vectors; the queries that a
-head can compute from any output of the norm before it; the queries that the head computes on the context itself."""
+"""Values of the column `queries` in tables of ceilings, the largest attention weights that any of some queries give to
+a key. These are all vectors; the queries that a head can compute from any output of the norm before it; or the queries
+that it computes on the context whose keys are tested. Each of these sets contains the next."""
 AS_USED, WITHOUT_NORM = "as used", "without norm"
-"""Values of the column `normalised`: the keys of the heads, or those made from the stream before the norm."""
+"""Values of the column `normalised` in tables of ceilings: the keys as the heads compute them, or as they would if the
+norm before attention scaled all vectors of a context by one number (`heads.keys.keys_without_norm`)."""
 CEILING_SHARES = tuple(sorted({0.5, *(float(f"{10 ** (-k / 50):.4g}") for k in range(151))}))
-"""Attention weights below which ceilings are counted: fifty in each decade from 0.001 to 1, and a half."""
+"""Attention weights; for each of them tables count the keys to which queries cannot give as much. There are fifty in
+each decade from 0.001 to 1, and 0.5."""
 CEILING_QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
-"""Quantiles of the ceilings that the tables hold: both tails, and what lies between."""
+"""The quantiles that tables hold of the ceilings of keys, the largest attention weights that queries can give them."""
 
 STORED = {"compression": "zstd", "compression_level": 9, "write_page_checksum": True}
-"""How Parquet files are written: options of pyarrow's writers."""
+"""The options of pyarrow.parquet.write_table with which all Parquet files are written."""
 
 _TYPES = {"str": "string", "int": "int64", "float": "float64"}
 """Names of types in schemas.csv that Arrow calls by other names."""
@@ -36,7 +39,7 @@ def _type(name: str) -> pa.DataType:
 
 
 def _read(path: Path) -> dict[str, pa.Schema]:
-    """The schemas that stand in the CSV file at `path`, by the names of the tables."""
+    """The schemas that the lines of the CSV file at `path` describe, by the names of the tables."""
     tables: dict[str, list[pa.Field]] = {}
     with path.open(encoding="utf-8", newline="") as file:
         for line in csv.DictReader(file, strict=True):
@@ -51,4 +54,4 @@ def _read(path: Path) -> dict[str, pa.Schema]:
 
 
 SCHEMAS: dict[str, pa.Schema] = _read(Path(__file__).parent / "schemas.csv")
-"""The columns of every table, by the name of the table."""
+"""The schema of every Parquet table by its name; the metadata of each field has the column's meaning and unit."""

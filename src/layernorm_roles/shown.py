@@ -1,7 +1,7 @@
-"""Which figures and readable tables a reproduction has, by its settings and the list in shown.yaml.
+"""Which figures and readable tables are made from the results of a configuration, by the list in shown.yaml.
 
-Planning reads this module, so it imports nothing but a reader of YAML. The functions that the list names stand in
-layernorm_roles.evidence.
+Snakemake imports this module whenever it plans, so it imports nothing but a reader of YAML. The functions that the list
+names stand in layernorm_roles.evidence.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,11 +11,14 @@ from typing import Any, NamedTuple
 import yaml
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The safe loader of YAML, in C where the package has it."""
+"""PyYAML's safe loader, the fast one written in C where it is installed."""
 
 
 class Figure(NamedTuple):
-    """A figure's entry in shown.yaml, which says what the fields mean."""
+    """A figure in the list shown.yaml: `draw` names the function that plots it from the Parquet tables `inputs`.
+
+    The comment at the head of shown.yaml says what each field means.
+    """
 
     name: str
     group: str
@@ -28,12 +31,15 @@ class Figure(NamedTuple):
 
     @property
     def files(self) -> list[str]:
-        """The paths of the figure's files in the folder of a reproduction."""
+        """The paths of the figure's PNG and PDF files below results/<name>/."""
         return [f"figures/{self.name}.png", f"figures/{self.name}.pdf"]
 
 
 class Table(NamedTuple):
-    """A readable table's entry in shown.yaml, which says what the fields mean."""
+    """A table for readers in the list shown.yaml, made from the Parquet tables `inputs`.
+
+    The comment at the head of shown.yaml says what each field means.
+    """
 
     name: str
     group: str
@@ -44,32 +50,32 @@ class Table(NamedTuple):
 
     @property
     def files(self) -> list[str]:
-        """The paths of the table's files in the folder of a reproduction: numbers in full precision, and text."""
+        """The paths below results/<name>/ of the table's files: numbers in full precision (CSV), and Markdown."""
         return [f"tables/{self.name}.csv", f"tables/{self.name}.md"]
 
 
 class Group(NamedTuple):
-    """The figures and readable tables that one job makes."""
+    """A group of figures and readable tables on one subject, such as the majority task, in shown.yaml."""
 
     name: str
     title: str
-    """What `snakemake --report` lists the figures under."""
+    """The heading under which `snakemake --report` lists the figures."""
     figures: list[Figure]
     tables: list[Table]
 
     @property
     def inputs(self) -> list[str]:
-        """The names of the Parquet tables from which the figures and readable tables are made."""
+        """The names of the Parquet tables from which the group's figures and readable tables are made, sorted."""
         return sorted({name for exhibit in (*self.figures, *self.tables) for name in exhibit.inputs})
 
     @property
     def files(self) -> list[str]:
-        """The paths of all files of the group in the folder of a reproduction."""
+        """The paths below results/<name>/ of the files of the group's figures and readable tables."""
         return [file for exhibit in (*self.figures, *self.tables) for file in exhibit.files]
 
 
 def _groups() -> dict[str, Group]:
-    """Every group of shown.yaml by name, with all of its figures and readable tables."""
+    """Read shown.yaml: its groups by name, each with all figures and readable tables that are listed there."""
     text = Path(__file__).with_name("shown.yaml").read_text(encoding="utf-8")
     content = yaml.load(text, Loader=LOADER)
     groups = {}
@@ -82,21 +88,21 @@ def _groups() -> dict[str, Group]:
 
 
 GROUPS = _groups()
-"""Every group by name, with all of its figures and readable tables."""
+"""Every group of figures and readable tables in shown.yaml, by its name."""
 
 FIGURES = {figure.name: figure for group in GROUPS.values() for figure in group.figures}
-"""Every figure by name."""
+"""Every figure in shown.yaml, by its name."""
 
 TABLES = {table.name: table for group in GROUPS.values() for table in group.tables}
-"""Every readable table by name."""
+"""Every table for readers in shown.yaml, by its name."""
 
 
 def groups_of(settings: Mapping[str, Any], tables: Collection[str]) -> list[Group]:
-    """The groups of a reproduction, each with what it has to show, without empty ones.
+    """The groups of figures and readable tables that can be made from some results, without groups that are empty.
 
-    `settings` are those of the reproduction as plain dictionaries, `tables` the names of its Parquet tables, to which
-    claims are added. A figure is left out if one of its tables is missing, or if no experiment or model of the section
-    named like its group has what it needs.
+    `settings` are the settings behind the results as plain dictionaries, `tables` the names of their Parquet tables, to
+    which claims is added. A figure is left out if a Parquet table that it reads is missing, or if no experiment or
+    model has what its `needs` ask, in the section of the settings that has the name of its group.
     """
     there = {*tables, "claims"}
     groups = [
@@ -112,12 +118,12 @@ def groups_of(settings: Mapping[str, Any], tables: Collection[str]) -> list[Grou
 
 
 def trained(entry: Mapping[str, Any]) -> set[str]:
-    """The variants that have at least one seed in the settings of an experiment or a model."""
+    """The names of the variants with at least one seed in `entry`, the settings of an experiment or language model."""
     return {variant for variant, seeds in entry["seeds"].items() if seeds}
 
 
 def is_single(entry: Mapping[str, Any]) -> bool:
-    """Whether all runs of a majority experiment or language model have one width, learning rate and length."""
+    """Whether an experiment or language model with the settings `entry` has one width, learning rate and step count."""
     values = (entry[key] for key in ("d_model", "learning_rate", "steps"))
     return all(not isinstance(value, list | tuple) or len(value) == 1 for value in values)
 
@@ -133,16 +139,18 @@ _ASKED = {
     "all_of": lambda entry, name, asked: trained(entry).issuperset(asked),
     "more_than": lambda entry, name, asked: trained(entry) > {asked} or asked not in trained(entry),
 }
-"""What each key of `needs` asks of an experiment or model that has runs: its settings, its name, the key's value.
+"""For each key that `Figure.needs` may have, a function of the settings and name of an experiment or model and of the
+key's value, which says whether the experiment or model, one that has runs, is as the figure needs it.
 
-name: the name it has. not: names that it has not. d_model: the setting. no_architecture: the one it has not. single:
-one width, learning rate and length. several: a list of more than one value. any_of, all_of: variants with seeds.
-more_than: variants beside this one.
+name: its name is the value. not: its name is not among the values. d_model: its widths are the values. no_architecture:
+its architecture is not the value. single: whether it has one width, learning rate and number of steps. several: the
+setting named by the value has more than one value. any_of, all_of: any or all of the values are variants with seeds.
+more_than: it has variants with seeds beside the one named, or lacks that one.
 """
 
 
 def _has(settings: Mapping[str, Any], figure: Figure) -> bool:
-    """Whether the settings have what a figure needs."""
+    """Whether an experiment or model in `settings`, those behind some results, is as `figure.needs` asks."""
     section = settings.get(figure.group) or {}
     if norms := figure.needs.get("norms"):  # those of random keys, which are no experiments
         return not section or bool({*section["norms"]}.intersection(norms))

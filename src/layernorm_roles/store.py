@@ -1,6 +1,6 @@
-"""Writes and reads the Parquet tables of `schemas`, each with a checksum and metadata on where it comes from.
+"""Writes and reads Parquet files with the columns in `schemas`, with checksums and metadata on where they come from.
 
-The metadata of a file names its table and the plan of the job that wrote it.
+The metadata of a file has the name of its table and the plan of the job that wrote it: all that its content depends on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def write(frame: pd.DataFrame, table: str, path: str | Path, origin: Mapping[str, str]) -> None:
-    """Write `frame` as `table`, a key of SCHEMAS, to `path`.
+    """Write `frame` to `path` as a Parquet file with the columns of `table`, a key of SCHEMAS, and a checksum.
 
     `origin`, made by `provenance.provenance`, becomes the metadata of the file. Columns may come in any order. Raises
     ValueError for missing, unknown or mistyped columns, and for a null where the schema has none.
@@ -48,24 +48,27 @@ def _write(arrow: pa.Table, table: str, path: str | Path, origin: Mapping[str, s
 
 
 def _split(arrow: pa.Table) -> list[str]:
-    """Columns of numbers of which most differ: written byte by byte they take a third less than in a dictionary."""
+    """The names of the float columns in which more than half of the values differ.
+
+    They are written byte by byte, which takes a third less space than a dictionary of their values.
+    """
     floats = [field.name for field in arrow.schema if pa.types.is_floating(field.type)]
     return [name for name in floats if 2 * len(np.unique(arrow[name].to_numpy())) > arrow.num_rows]
 
 
 def read(path: str | Path, table: str, identity: Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """Return the table at `path`.
+    """Return the content of the Parquet file at `path`, which must have the columns of `table`, a key of SCHEMAS.
 
-    `identity` has the entries that `config` in the file's provenance must hold. Raises ValueError if the file
-    is missing, damaged, not a `table`, or made from anything else.
+    If `identity` is given, the JSON under "config" in the file's metadata must have its entries. Raises ValueError if
+    it has not, or if the file is missing, damaged, or not a `table`.
     """
     return read_arrow(path, table, identity).to_pandas(use_threads=False)
 
 
 def read_arrow(path: str | Path, table: str, identity: Mapping[str, Any] | None = None) -> pa.Table:
-    """Return the table at `path` as an Arrow table, which is faster than pandas for columns of lists.
+    """Return the content of a Parquet file as an Arrow table, which is faster than pandas for columns of lists.
 
-    `identity` and errors are those of `read`.
+    The arguments and the ValueErrors are those of `read`.
     """
     # A ParquetFile, not a dataset: folder names such as seed=3 must not become columns.
     file = _parquet(path)
@@ -88,7 +91,7 @@ def read_arrow(path: str | Path, table: str, identity: Mapping[str, Any] | None 
 
 
 def _difference(found: pa.Schema, expected: pa.Schema) -> str:
-    """In which columns two different schemas differ."""
+    """A clause that says in which columns the schema `found` differs from the schema `expected`."""
     ours, theirs = (
         {f"{field.name} ({field.type}{'' if field.nullable else ', no null'})" for field in schema}
         for schema in (expected, found)
@@ -99,15 +102,16 @@ def _difference(found: pa.Schema, expected: pa.Schema) -> str:
 
 
 def read_provenance(path: str | Path) -> dict[str, str]:
-    """Return the provenance that the file at `path` carries. Raises ValueError if it is missing or damaged."""
+    """Return the metadata of a Parquet file, as `provenance` made it. Raises ValueError if it is missing or damaged."""
     raw = _parquet(path).schema_arrow.metadata or {}
     return {key.decode(): value.decode() for key, value in raw.items()}
 
 
 def refuse_unplanned(plan: Plan, paths: Iterable[str | Path]) -> None:
-    """Raise ValueError if one of `paths`, tables that a job reads, is of another run than the job's `plan` names.
+    """Raise ValueError if one of `paths`, Parquet files that a job reads, was made by another plan than expected.
 
-    Tables of the kept reproduction are known by their checksums, and verdicts name no plan: none of them is refused.
+    `plan`, the plan of the job that reads, names the jobs that should have made the files. A file whose metadata name
+    none of them is not refused: those of results/published/, known by their checksums, and those with verdicts.
     """
     for path in paths:
         config = json.loads(read_provenance(path).get("config", "{}"))
@@ -116,11 +120,11 @@ def refuse_unplanned(plan: Plan, paths: Iterable[str | Path]) -> None:
 
 
 def collect(plan: Plan, paths: Iterable[str | Path], table: str, out: str | Path) -> None:
-    """Write the rows of all `paths`, each a `table`, one file after the other, to `out` as one table.
+    """Write the rows of the Parquet files `paths`, each a `table`, one after the other to the one file `out`.
 
-    `plan` names the jobs that have written the files, in the order of `paths`. The table's provenance has for every
-    entry but the plan all values that the files have. Raises ValueError if a file is missing, damaged, not a `table`,
-    or not of the job as it is planned.
+    `plan` names the jobs that have written the files, in the order of `paths`; it becomes config in the metadata of
+    `out`, whose other entries list all values that the files have. Raises ValueError if a file is missing, damaged, not
+    a `table`, or made by another plan than its job has now.
     """
     paths = list(paths)
     jobs = zip(paths, plan["made_by"], strict=True)

@@ -1,7 +1,7 @@
 """The variants of the norm before attention: the name, formula, label and colour of each, and what it does.
 
-One entry is all that a built-in norm needs. This module imports nothing heavy, so that settings, training, figures and
-docs/guide.md share it. `python -m layernorm_roles.variants` prints the guide's table.
+A new entry in BUILT_IN is all that another built-in norm needs. This module imports nothing heavy, so that settings,
+training, figures and docs/guide.md share it. `python -m layernorm_roles.variants` prints the guide's table.
 """
 
 from dataclasses import dataclass, replace
@@ -10,57 +10,60 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Named:
-    """Label, colour, line style and explanation of a variant, for figures, tables and the guide."""
+    """What figures, tables and the guide say of a variant of the norm before attention, and how it is plotted."""
 
     label: str
-    """The text in legends of figures and rows of tables."""
+    """What legends of figures and rows of tables call this variant of the norm before attention."""
     colour: str
     computes: str
-    """What is computed of a vector x of size d, with P = I − 11ᵀ/d, in Markdown."""
+    """What the variant makes of a vector x of size d, in Markdown, mostly as a formula with P = I − 11ᵀ/d."""
     stroke: str | tuple = "-"
-    """Line style; not solid where a line would hide another one or looks like one to a colour-blind reader."""
+    """Line style for matplotlib; not solid where a line would hide another or look like it to a colour-blind reader."""
     in_paper: str = "–"
-    """What the paper calls the variant, in Markdown."""
+    """What the paper calls the variant, in Markdown; a dash if the paper does not have it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variant(Named):
-    """A variant that is one map; x is a vector of size d and P = I - 11'/d."""
+    """A norm before attention that is one map, so that queries, keys and values are made from the same vectors.
+
+    The fields say, in this order, what is done to a vector x of size d; P = I - 11'/d.
+    """
 
     projects: bool
-    """Whether x is projected onto the hyperplane orthogonal to the ones vector, Px."""
+    """Whether x is projected onto the hyperplane orthogonal to the ones vector, which gives Px."""
     scales: bool
-    """Whether the result is scaled to norm sqrt(d)."""
+    """Whether x or Px is then scaled to norm sqrt(d)."""
     divides_by_d: bool = False
-    """Whether the result is divided by d as well, as the released code of the paper does without projection."""
+    """Whether the vector is then divided by d, as in the paper's released code for the variant without projection."""
     factor: float = 1.0
-    """A constant that multiplies every result; where a scalar or gain is learnt, the value at which it starts."""
+    """A constant that multiplies every vector; where a scalar or gain is learnt, its value before training."""
     learns: Literal["nothing", "scalar", "gain", "gain and bias"] = "nothing"
-    """What is learnt: a scalar or a vector, the gain, that multiplies the result; a bias, 0 at first, that is added."""
+    """What is trained: nothing; a scalar or a vector (gain) that multiplies every x; and a bias, 0 at first, added."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SplitVariant(Named):
-    """A variant whose queries and keys are made from one norm of x, and whose values from another."""
+    """A variant with two norms before attention: one for queries and keys, and another for values."""
 
     queries_keys: str
-    """The name in `VARIANTS` of the norm from which queries and keys are made."""
+    """The name in `VARIANTS` of the norm from whose output queries and keys are made."""
     values: str
-    """The name in `VARIANTS` of the norm from which values are made."""
+    """The name in `VARIANTS` of the norm from whose output values are made."""
 
 
 QUERY_KEY_VARIANT = "layernorm_qk"
-"""A variant of the language model alone: layernorm, and a norm of each head's queries and keys after W_Q and W_K."""
+"""Name of a variant for GPTs alone: layernorm before attention, and QK-norm: a norm of each head's queries and keys."""
 
 MATCHED_VARIANT = "projection_matched"
-"""A variant of the language model alone: projection, divided by its running size over the training batches."""
+"""Name of a variant for GPTs alone: the projection, divided by its running root mean square over training batches."""
 
 NO_ATTENTION_VARIANT = "no_attention"
-"""A variant of the language model alone: every layer goes without attention and its norms."""
+"""Name of a variant for language models alone: their layers have neither attention nor the norm before it."""
 
 SHRUNK = 2**0.5 / 50
-"""The factor that gives LayerNorm's outputs the size that attention inputs without scaling have in an untrained GPT-2,
-where the stream's entries are sums of two embeddings of standard deviation 0.02 each."""
+"""The factor that makes LayerNorm's outputs as small as attention's inputs are in an untrained GPT-2 without scaling:
+there the entries of the residual stream are sums of two embeddings with a standard deviation of 0.02 each."""
 
 # The colours are those of Okabe and Ito (2008) and, for the variants that split or extend LayerNorm, of Tol (2021);
 # readers with any colour vision can tell apart those that meet in a figure. Black is kept for what the paper reports.
@@ -127,36 +130,39 @@ BUILT_IN: dict[str, Named] = {
         computes="language models alone: no attention and no norm before it, which tells what attention is worth"),
 }
 # fmt: on
-"""Every built-in variant, by the name that config.yaml and the tables use, in the order of the legends."""
+"""Every built-in variant of the norm before attention, by its name in config.yaml and tables, as legends order them."""
 
 VARIANTS = {name: variant for name, variant in BUILT_IN.items() if isinstance(variant, Variant)}
-"""The built-in variants that are one map, by the name that `norms.build` takes."""
+"""The built-in variants with one norm for queries, keys and values, by the name that `norms.build` takes."""
 
 SPLIT_VARIANTS = {name: variant for name, variant in BUILT_IN.items() if isinstance(variant, SplitVariant)}
-"""The built-in variants with two norms, by the name that `norms.build_pair` takes."""
+"""The built-in variants with one norm for queries and keys and another for values, by name for `norms.build_pair`."""
 
 PAPER_PROJECTION = ("layernorm", "scale_released")
-"""The variants of the paper's Figures 1a, 1b, 2a, 2b and 3: with projection, and without it as in the released code."""
+"""Names of the variants in the paper's Figures 1a, 1b, 2a, 2b and 3: with projection, and without it in the form of the
+paper's released code."""
 
 PAPER_SCALING = ("layernorm", "projection")
-"""The variants of the paper's Figure 4: with scaling, and without it."""
+"""Names of the variants of the norm in the paper's Figure 4: with scaling, and without it."""
 
 BERT_VARIANTS: dict[str, bool] = {"none": False, "layernorm": True, NO_ATTENTION_VARIANT: True}
-"""The variants of BERT, by the name that config.yaml and the tables use, and whether each has LayerNorms."""
+"""The variants of the norm with which a BERT can be trained, by name, and whether the BERT then has LayerNorms."""
 
 
 def scaled(like: str, factor: float, part: str = "both") -> str:
     """The name that `norms.build_pair` takes for the built-in norm `like` times a constant, such as "projection*35.0".
 
-    `part` says whether both norms are multiplied, or only that of queries_keys or of values: "layernorm*0.1@values".
+    `part` says what is made from the multiplied norm: "both" (queries, keys and values), "queries_keys" or "values", as
+    in "layernorm*0.1@values".
     """
     return f"{like}*{factor!r}" + ("" if part == "both" else f"@{part}")
 
 
 def maps(name: str) -> tuple[Variant, Variant] | None:
-    """The maps from which queries and keys, and values, are made, for what `norms.build_pair` takes.
+    """The norm from whose output queries and keys are made, and the norm for values, in the variant `name`.
 
-    They are equal unless the variant is split. None for a norm of a user's own, and for an unknown name.
+    `name` is one that `norms.build_pair` takes. The two are equal unless the variant has different norms for them. None
+    is returned for a norm of a user's own, "package.module:Class", and for an unknown name.
     """
     like, _, rest = name.partition("*")
     factor, _, part = rest.partition("@")
@@ -174,7 +180,7 @@ def maps(name: str) -> tuple[Variant, Variant] | None:
 
 
 def label_of(like: str, factor: float, part: str = "both") -> str:
-    """The text in legends for the built-in norm `like` times `factor`."""
+    """The text in legends of figures for the variant that `scaled` names: the built-in norm `like` times `factor`."""
     return f"{factor:g} × {BUILT_IN[like].label}" + (
         "" if part == "both" else f" ({part.replace('_', ', ')})"
     )

@@ -1,7 +1,7 @@
-"""What a run of the workflow prints: a line for each long job, how long the rest may take, and why a job failed.
+"""A logger plugin of Snakemake that prints a line for each long job, the time left, and why a job failed.
 
 Snakemake finds this package by its name, and the profiles ask for it: `logger: layernorm-roles`. With --verbose each
-message of Snakemake is printed as Snakemake words it; they are also in its log file in any case.
+message of Snakemake is printed as Snakemake words it; Snakemake's log file has all messages in any case.
 """
 
 import logging
@@ -23,16 +23,17 @@ from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
 
 LONG_SECONDS, LONG_TIMES = 10.0, 2.0
-"""Seconds, and multiple of the mean of the jobs before, from which on the end of a job gets a line."""
+"""A line is printed when a job ends that took at least so many seconds and so many times the mean of earlier jobs."""
 
 SILENT_SECONDS, SILENT_SHARE = 30.0, 1 / 40
-"""Seconds without a line, and share of the time since the beginning, after which one says how far the run is."""
+"""A line on progress is printed after so many seconds without any line, or after this share of the time since the
+workflow began, whichever is longer."""
 
 NAMED = 3
-"""Number of running jobs that a line of progress names."""
+"""The largest number of running jobs that a line on progress names."""
 
 LINE_CHARACTERS = 300
-"""Characters of a line of Snakemake that are printed: it may list hundreds of input files."""
+"""The number of characters after which a line from Snakemake is cut, since it may list hundreds of input files."""
 
 UNPRINTED = (
     "Assuming unrestricted shared filesystem usage",
@@ -47,15 +48,15 @@ UNPRINTED = (
     "CalledProcessError",
     "At least one job did not complete successfully",
 )
-"""Parts of Snakemake's messages that are not printed: this package prints other lines for them, or none."""
+"""A message of Snakemake that contains one of these texts is not printed: there are better lines for it, or none."""
 
 WHY = re.compile(r"^(?:error: .*(?:\n\(details: .*\))?|slurmstepd: error: \*{3} .*)", re.MULTILINE)
-"""Lines in the log of a cluster that say why a job failed: its own error and where its log is, or what SLURM did."""
+"""A pattern of the lines in a cluster's log that say why a job failed: the job's own error line, or SLURM's."""
 
 
 @dataclass
 class LogHandlerSettings(LogHandlerSettingsBase):
-    """Options of the command line and of profiles, with the prefix --logger-layernorm-roles-."""
+    """Options of this plugin on Snakemake's command line and in profiles, with the prefix --logger-layernorm-roles-."""
 
     durations: Path = field(  # not Path | None, which Snakemake takes for a function
         default=None,
@@ -66,13 +67,13 @@ class LogHandlerSettings(LogHandlerSettingsBase):
 
 
 class Job(NamedTuple):
-    """A job that was started and has not ended."""
+    """A job of the workflow that has started and has not ended."""
 
     rule: str
     title: str
-    """The path of its log below the folder logs/, or its rule."""
+    """What lines call the job: the path of its log below the folder logs/, or its rule if it has no log there."""
     began: float
-    """Seconds, as time.time() gives them."""
+    """The time at which the job started, in seconds as time.time() gives them."""
 
 
 class LogHandler(LogHandlerBase):
@@ -95,7 +96,7 @@ class LogHandler(LogHandlerBase):
         self._ended = threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print what the record says, shortly; with --verbose as Snakemake says it."""
+        """Print `record` in a short form, or not at all if it matters little; with --verbose in Snakemake's words."""
         try:
             text = self._text(record)
             if self.common_settings.verbose:
@@ -106,7 +107,7 @@ class LogHandler(LogHandlerBase):
             self.handleError(record)
 
     def close(self) -> None:
-        """Say which jobs failed, if the run was begun and is not complete, and end the thread that watches it."""
+        """Print which jobs failed, if the workflow began and is not complete; end the thread that reports progress."""
         if self._done < self._total and not self.common_settings.dryrun and not self._ended.is_set():
             logs = dict.fromkeys(log for logs in self._failed.values() for log in logs)
             if self._failed:
@@ -204,9 +205,9 @@ class LogHandler(LogHandlerBase):
 
 
 def _fault_of_configfile(command: Sequence[str], folder: Path) -> str | None:
-    """What keeps a file of --configfile from being read, with its path, which Snakemake does not name; None if nothing.
+    """A line that says why a file after --configfile cannot be read, and which, since Snakemake does not name it.
 
-    `command` are the words of the command, given in `folder`.
+    None if all can be read. `command` are the words of the command line, which was given in `folder`.
     """
     words = [part for word in command for part in word.split("=")]
     _, *after = [*dropwhile(lambda word: word not in ("--configfile", "--configfiles"), words), None]
@@ -223,7 +224,7 @@ def _fault_of_configfile(command: Sequence[str], folder: Path) -> str | None:
 
 
 def _why(log: str) -> list[str]:
-    """The lines of a cluster's `log` that say why a job failed; none if it cannot be read."""
+    """The lines that say why a job failed, in a cluster's log at the path `log`; empty if it cannot be read."""
     try:
         return [*dict.fromkeys(WHY.findall(Path(log).read_text(encoding="utf-8", errors="replace")))]
     except OSError:

@@ -1,4 +1,4 @@
-"""How long the unfinished jobs of a run take, from those that have finished and from what an earlier run took."""
+"""Estimates the time until a workflow ends, from its finished jobs and from the times that jobs took earlier."""
 
 import csv
 from collections import Counter
@@ -6,20 +6,20 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 MEASURED_SHARE = 0.02
-"""Share of a run's work, by the earlier run, that must be done before there is an estimate."""
+"""Share of the work, in seconds that its jobs took in an earlier workflow, that is done before an estimate is made."""
 
 UNKNOWN_SECONDS = 5.0
-"""Seconds expected of a job whose rule the earlier run does not know; most such jobs draw or write tables."""
+"""Seconds expected of a job whose rule has no known time; most such jobs draw figures or write tables."""
 
 OVERRUN_SECONDS = 30.0
-"""Seconds beyond what is expected of a job after which, if it is also twice that, there is no estimate."""
+"""There is no estimate while a job runs for twice its expected time and so many seconds longer than expected."""
 
 
 class Remaining:
-    """An estimate of the time left in a run.
+    """An estimate of the time until a workflow ends.
 
-    By the number of jobs alone an estimate would lie, because a training takes minutes and its data a second.
-    `jobs` are the numbers of jobs by rule; `earlier` the seconds that a job of a rule took in an earlier run.
+    Numbers of jobs alone would not do, because training takes minutes and the generation of data a second. `jobs` has
+    the number of jobs by rule; `earlier` has by rule the mean seconds of a job when the workflow ran earlier.
     """
 
     def __init__(self, jobs: Mapping[str, int], earlier: Mapping[str, float]):
@@ -30,13 +30,13 @@ class Remaining:
         self._spent: Counter[str] = Counter()
 
     def finished(self, rule: str, seconds: float) -> None:
-        """Count a job of `rule` that took `seconds`."""
+        """Take into account that a job of `rule` has finished after `seconds`."""
         self._left[rule] -= 1
         self._seen[rule] += 1
         self._spent[rule] += seconds
 
     def seconds(self, elapsed: float, running: Iterable[tuple[str, float]]) -> float | None:
-        """Seconds until the run ends, or None while too little is known.
+        """The estimated seconds until the workflow ends, or None while too little is known.
 
         `elapsed` are the seconds since the first job began, and `running` holds, for each running job, its rule and
         the seconds since it began.
@@ -45,7 +45,7 @@ class Remaining:
         measured = sum(self._seen[rule] * self._earlier[rule] for rule in known)
         if not self._seen or measured < MEASURED_SHARE * self._work:
             return None
-        # Another machine, or other sizes, than those of the earlier run.
+        # Another machine, or other sizes, than those of the earlier workflow.
         speed = sum(self._spent[rule] for rule in known) / measured if measured else 1.0
         expected = {rule: speed * self._earlier.get(rule, UNKNOWN_SECONDS / speed) for rule in self._left}
         expected |= {rule: self._spent[rule] / number for rule, number in self._seen.items()}
@@ -61,9 +61,9 @@ class Remaining:
 
 
 def seconds_by_rule(file: Path | None) -> dict[str, float]:
-    """Mean seconds of a job by rule, from a CSV file with columns rule, jobs and wall_minutes.
+    """The mean seconds of a job by rule, from a CSV file with columns rule, jobs and wall_minutes.
 
-    Empty without such a file: the time left is not worth stopping a run.
+    Empty if the file cannot be read as such: for an estimate of the time left no workflow is stopped.
     """
     try:
         with Path(file or "").open(encoding="utf-8", newline="") as rows:

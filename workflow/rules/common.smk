@@ -17,7 +17,7 @@ if REPOSITORY is None:
 
 
 def modules(package):
-    """The Python files of a package, by their path in its folder."""
+    """The content of every Python file under the folder `package`, by its path in that folder."""
     return {file.relative_to(package): file.read_bytes() for file in package.rglob("*.py")}
 
 
@@ -62,7 +62,7 @@ for CHOICE in {*THIS.devices.values()}:
 
 
 def done(job, name=THIS.settings.name):
-    """A function that gives Snakemake what says that the jobs whose results `job` reads are done as planned."""
+    """An input function with the files that say that other jobs, whose results `job` reads, are done as planned."""
 
     def found(wildcards):
         reproduction = name.format(**wildcards)
@@ -75,7 +75,7 @@ def done(job, name=THIS.settings.name):
 
 
 def or_end(find):
-    """The input function `find`, whose ValueError ends the workflow with one line instead of Snakemake's many."""
+    """The input function `find`, but its ValueError ends the workflow with one line instead of Snakemake's many."""
 
     def found(wildcards):
         try:
@@ -87,7 +87,7 @@ def or_end(find):
 
 
 def no_target(wildcards):
-    """Raise ValueError, which names the targets that are nearest to a word that is none."""
+    """Raise ValueError, which says that `wildcards.word` is no target, and which targets are spelt like it."""
     text = (REPOSITORY / "workflow/rules/targets.smk").read_text(encoding="utf-8")
     targets = ["all", *re.findall(r"^(?:use rule \w+ as|rule) (\w+)", text, re.MULTILINE)]
     near = " or ".join(get_close_matches(wildcards.word, targets)) or "another"
@@ -95,7 +95,10 @@ def no_target(wildcards):
 
 
 def shown(exhibits, *names):
-    """The files of groups as outputs of a rule; `snakemake --report` shows each PNG with its caption."""
+    """Yield the outputs of a rule that draws: the files of the groups of figures and tables `names`, or of all groups.
+
+    `snakemake --report` shows each PNG with its caption.
+    """
     groups = [exhibits.groups[name] for name in names or exhibits.groups if name in exhibits.groups]
     for group in groups:
         for figure in group.figures:
@@ -106,7 +109,7 @@ def shown(exhibits, *names):
 
 
 def doubling(first):
-    """A function that gives Snakemake what a job asks of a cluster, memory in MB or minutes; each retry asks for twice."""
+    """A function for Snakemake's `resources`: `first`, such as a job's memory in MB or minutes, doubled at each retry."""
     return lambda wildcards, attempt: first * 2 ** (attempt - 1)
 
 

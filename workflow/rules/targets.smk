@@ -4,7 +4,7 @@ HERE = THIS.exhibits
 
 
 rule majority:
-    """The majority task: Figures 1a, 1b, 2a, 2b and 3, those of every experiment, and their tables."""
+    """Train on the majority task; Figures 1a, 1b, 2a, 2b and 3 of the paper, and what each experiment shows."""
     input:
         plan=f"{RUN}/plan/draw/majority.json",
         done=done("draw/majority"),
@@ -25,7 +25,7 @@ rule majority:
 
 
 use rule majority as random_keys with:
-    """Random keys: Figures 1c and 1d, the comparison with the exact expectation, and the law of widths."""
+    """Test which random keys no query selects: Figures 1c and 1d, beside the exact expectation, by dimension."""
     input:
         plan=f"{RUN}/plan/draw/random_keys.json",
         done=done("draw/random_keys"),
@@ -42,7 +42,7 @@ use rule majority as random_keys with:
 
 
 use rule majority as language_model with:
-    """The language models: Figure 4, Tables 1 to 4, and the keys of the heads."""
+    """Train the language models; Figure 4, Tables 1 to 4, and which keys of their heads a query can select."""
     input:
         plan=f"{RUN}/plan/draw/language_model.json",
         done=done("draw/language_model"),
@@ -58,7 +58,7 @@ use rule majority as language_model with:
 
 
 use rule majority as pretrained with:
-    """Pretrained models: which keys of their heads can win, and how much attention they can get."""
+    """Measure in pretrained models which keys of the heads a query can select, and their largest attention."""
     input:
         plan=f"{RUN}/plan/draw/pretrained.json",
         done=done("draw/pretrained"),
@@ -74,7 +74,7 @@ use rule majority as pretrained with:
 
 
 use rule majority as statements with:
-    """What other documents say about LayerNorm: a figure for each statement that was measured."""
+    """Measure what documents other than the paper say about LayerNorm, with a figure for each statement."""
     input:
         plan=f"{RUN}/plan/draw/statements.json",
         done=done("draw/statements"),
@@ -90,7 +90,7 @@ use rule majority as statements with:
 
 
 use rule majority as verdicts with:
-    """Every verdict, in figures and tables."""
+    """Judge every claim by all results, and show the verdicts in figures and tables."""
     input:
         plan=f"{RUN}/plan/draw/verdicts.json",
         done=done("draw/verdicts"),
@@ -106,7 +106,7 @@ use rule majority as verdicts with:
 
 
 rule published_figures:
-    """The figures and tables of the kept reproduction, drawn again from its Parquet files without training."""
+    """Draw the figures and tables of results/published/ again from its Parquet files, without training."""
     input:
         plan=f"{KEPT.folder}/plan/draw.json",
         done=done("draw", KEPT.name),
@@ -124,7 +124,7 @@ rule published_figures:
 
 # `compare`, `publish` and `check` have no inputs, so that an unfinished reproduction is refused instead of finished.
 rule compare:
-    """The verdicts of this reproduction beside those of another: with --config against=published."""
+    """Put the verdicts of finished results beside those of others, with --config against=published."""
     log:
         f"{RUN}/logs/compare.log",
     localrule: True
@@ -136,7 +136,7 @@ rule compare:
 
 
 rule publish:
-    """Replace results/published/ by this reproduction, which must be finished."""
+    """Replace results/published/ by the results of this configuration, which must be finished."""
     log:
         f"{RUN}/logs/publish.log",
     localrule: True
@@ -150,7 +150,7 @@ rule publish:
 
 
 rule check:
-    """Compare every file of this reproduction with its checksum, and the plan of every job with its copy."""
+    """Check that no file of results is damaged, and that all were made with these settings and this code."""
     log:
         f"{RUN}/logs/check.log",
     localrule: True
@@ -162,7 +162,7 @@ rule check:
 
 
 rule readme:
-    """Put what results/published/ found into README.md."""
+    """Write the findings of results/published/ into README.md."""
     input:
         f"{KEPT.folder}/parquet/claims.parquet",
         f"{KEPT.folder}/settings.json",
@@ -174,7 +174,7 @@ rule readme:
 
 
 rule help:
-    """This list of what can be asked for."""
+    """Print this list of the targets that can be asked for."""
     log:
         f"{RUN}/logs/help.log",
     localrule: True
