@@ -62,10 +62,7 @@ class MajorityTransformer(nn.Module):
         return [*self.layer.norm1.parameters(), *of_values]
 
     def loss_parameters(self) -> LossParameters:
-        """The tensors that the loss is computed from: parameters, and the embeddings after the norm before attention.
-
-        They are attached to autograd's graph, so that a gradient of the loss reaches the parameters of that norm, too.
-        """
+        """What autograd computes the loss from: parameters, and the embeddings after the norm before attention."""
         attention, layer = self.layer.self_attn, self.layer
         normed, normed_values = self.normed()
         return LossParameters(

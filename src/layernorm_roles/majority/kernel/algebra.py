@@ -82,10 +82,7 @@ def attend(t):
 
 @inlined
 def fold(t, s, w):
-    """Fill `w`, a `PairWeights`, with what pairs need of the parameters `t` and the class attention `s`.
-
-    `t` is a `LossParameters`, `s` the `ClassAttention` that `attend` makes of it. Padding in `w` stays as it is.
-    """
+    """Fill the `PairWeights` `w` from the parameters `t`, a `LossParameters`, and the `ClassAttention` `s` of `t`."""
     (classes, d), f = t.embedding.shape, len(t.b1)
     for c in range(classes):
         for j in range(classes):

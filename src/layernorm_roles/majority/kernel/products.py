@@ -1,7 +1,4 @@
-"""Matrix products of the majority task's CPU kernel, on arrays that have a column for each of `BLOCK` pairs.
-
-They go by tiles of `ROWS` rows of the result and `COLUMNS` rows of the argument; loops over pairs are vectorised.
-"""
+"""Matrix products of the majority task's CPU kernel, by tiles, on arrays with a column for each of `BLOCK` pairs."""
 
 from layernorm_roles.majority.kernel.arrays import BLOCK, COLUMNS, ROWS, inlined
 
