@@ -27,8 +27,7 @@ def count_partitions(total: int, parts: int, largest: int) -> int:
 def count_admissible(length: int, classes: int, majority_gap: int) -> int:
     """The number of admissible partitions of `length`: 69,413 for length 50, 20 classes and gap 6, as in the paper.
 
-    A partition is admissible if it has 2 to `classes` parts and its largest exceeds the second by at least
-    `majority_gap`.
+    Such a partition has 2 to `classes` parts, and its largest part exceeds the second by at least `majority_gap`.
     """
     return sum(number for _, number in _by_majority(length, classes, majority_gap))
 

@@ -34,8 +34,7 @@ def uniform(
 ) -> list[Partition]:
     """Draw `number` different admissible partitions of `length`, every set of that size with equal probability.
 
-    A partition is admissible if it has 2 to `classes` parts and its largest part exceeds the second by at least
-    `majority_gap`.
+    Such a partition has 2 to `classes` parts, and its largest part exceeds the second by at least `majority_gap`.
     """
     admissible = count_admissible(length, classes, majority_gap)
     ranks = rng.choice(admissible, size=number, replace=False)
@@ -121,9 +120,9 @@ def load(path: str | Path, identity: Mapping[str, Any] | None = None) -> dict[st
 def label_randomly(
     partitions: list[Partition], classes: int, labellings: int, rng: np.random.Generator
 ) -> Sequences:
-    """Sequences made of partitions: `labellings` for each, in which its parts become the counts of random classes.
+    """`labellings` sequences for each of `partitions`, whose parts become the counts of randomly chosen classes.
 
-    Other classes do not occur in the sequence. The sequences of a partition follow one another, in the order of
+    Classes without a part do not occur in a sequence. The sequences of a partition follow one another, in the order of
     `partitions`. The first part of a partition has to be its largest, since its class becomes the label.
     """
     rows = len(partitions) * labellings
@@ -139,7 +138,7 @@ def label_randomly(
 def choose_test_rows(
     label: Int[np.ndarray, " sequences"], share: float, rng: np.random.Generator
 ) -> Bool[np.ndarray, " sequences"]:
-    """A mask of test sequences that are chosen one by one: about the share `share` of the sequences of every label.
+    """A mask that is True for test sequences, which are chosen one by one, about the share `share` of every label.
 
     Brody et al. (2023) do so. Nearly every partition then has sequences in both the training set and the test set.
     """
@@ -155,7 +154,7 @@ def choose_test_rows(
 def choose_test_partitions(
     partitions: int, labellings: int, share: float, rng: np.random.Generator
 ) -> Bool[np.ndarray, " sequences"]:
-    """A mask of test sequences chosen by whole partitions, so that no partition is in both training and test set.
+    """A mask that is True for test sequences, chosen by whole partitions: none is in both training and test set.
 
     `partitions` and `labellings` are numbers: the sequences are those of `label_randomly`, partition after partition,
     and about `share` of the partitions are chosen.

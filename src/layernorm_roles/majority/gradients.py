@@ -31,7 +31,7 @@ NORMED = 2
 
 
 def gradient_on(device: str) -> Callable[[MajorityTransformer, nn.Parameter], Gradient]:
-    """`compiled_gradient` for the device "cpu", else `autograd_gradient`: either makes a model's `Gradient`."""
+    """The maker of models' gradient functions on `device`: `compiled_gradient` for "cpu", else `autograd_gradient`."""
     return compiled_gradient if device == "cpu" else autograd_gradient
 
 

@@ -62,7 +62,7 @@ class MajorityTransformer(nn.Module):
         return [*self.layer.norm1.parameters(), *of_values]
 
     def loss_parameters(self) -> LossParameters:
-        """What autograd computes the loss from: parameters, and the embeddings after the norm before attention."""
+        """All that the loss depends on, for autograd: parameters, and embeddings after the norm before attention."""
         attention, layer = self.layer.self_attn, self.layer
         normed, normed_values = self.normed()
         return LossParameters(

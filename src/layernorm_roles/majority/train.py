@@ -37,7 +37,7 @@ class MajorityRun(NamedTuple):
     variant: str
     """Variant of the norm before attention, by its name in tables and figures."""
     norm: str
-    """The norm before attention for `norms.build_pair`: a variant's name, or package.module:Class of a user."""
+    """The norm before attention for `norms.build_pair`: a variant's name, or a user's package.module:Class."""
     seed: int
     """Seed of the data, the batches, the parameters, and of whatever the norm draws."""
     d_model: int
@@ -97,11 +97,11 @@ def train(
 ) -> TrainedRun:
     """Train one model on data["train"] and evaluate it on both data["train"] and data["test"].
 
-    Without a `device` the CPU trains. On one machine equal arguments give equal bytes, also when the run goes on from
-    `checkpoint`. The checkpoint is written every `settings.checkpoint_every` steps and at the end; the caller removes
-    it once the results are safe. Raises ValueError if the loss is not finite before training. A run whose loss stops
-    being finite ends there: `divergence.rows_after_divergence` makes the metrics of its later evaluations, and its
-    vectors are those before training alone.
+    Without a `device` the CPU trains. On one machine equal arguments give equal results, to the byte, also when the run
+    goes on from `checkpoint`. The checkpoint is written every `settings.checkpoint_every` steps and at the end; the
+    caller removes it once the results are safe. Raises ValueError if the loss is not finite before training. A run
+    whose loss stops being finite ends there: `divergence.rows_after_divergence` makes the metrics of its later
+    evaluations, and its vectors are those before training alone.
     """
     device = device or Device()
     seed_torch(run.seed)
@@ -167,10 +167,7 @@ def write(
     device: str,
     out: Mapping[str, str | Path],
 ) -> None:
-    """Write the weights, vectors and metrics of several trained runs to the paths in `out`.
-
-    The files' metadata tell the job's `plan`, and the `device` that trained, in words.
-    """
+    """Write the weights, vectors and metrics of trained runs to `out`, with `plan` and `device` in the metadata."""
     weights = {
         f"{run.name}/{name}": tensor
         for run, result in results.items()

@@ -33,7 +33,7 @@ def first_of_each_document(contexts: pd.DataFrame, tokenizer: Tokenizer) -> list
 def contexts(
     texts: Iterable[str], tokens: Tokens, context_length: int, number: int, name: str
 ) -> dict[int, list[int]]:
-    """Token ids of the first `number` texts of at least `context_length` tokens, cut to these, by index in `texts`.
+    """Token ids, by index in `texts`, of the first `number` texts with `context_length` tokens or more, cut to that.
 
     Special tokens count. Shorter texts are left out, because the share of unselectable keys depends on the number of
     keys. A warning is given if fewer than `number` texts are long enough; raises ValueError if none is. Both name the

@@ -30,9 +30,9 @@ UNTRAINED_SEED = 0
 def measure(name: str, settings: PretrainedModel, texts: list[str]) -> dict[str, pd.DataFrame]:
     """The tables of all that is measured of the pretrained model `name` of config.yaml, by table name.
 
-    They are on selectable keys, on how much attention keys can get, and on the norms' inputs and projections. Of
-    `texts`, the first that are long enough are read; column context is the index in `texts`. Raises ValueError, in one
-    line, if files of the model are missing or cannot be used, or if the texts are too few or too short.
+    They say which keys are selectable, how much attention keys can get, and what the norms' projections do. Of `texts`,
+    the first that are long enough are read; column context is the index in `texts`. Raises ValueError, in one line, if
+    files of the model are missing or cannot be used, or if the texts are too few or too short.
     """
     files = locate(name, settings)
     model, tokens = load(files), tokens_of(files)

@@ -1,4 +1,4 @@
-"""Finds what makes queries and keys of the residual stream in a pretrained model: norm, linear maps, rotary embedding.
+"""Finds what turns a pretrained model's residual stream into queries and keys: norm, linear maps, rotary embedding.
 
 Names of modules only suggest what a pretrained model computes. A norm or linear map is returned only if it gives the
 numbers that the model computed, so that an unusual architecture is never described wrongly.

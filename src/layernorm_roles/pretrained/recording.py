@@ -214,7 +214,7 @@ def _recorded(calls: _Calls, module: nn.Module, query: Tensor, key: Tensor, mask
 
 
 def _visible(module: nn.Module, mask: Tensor | None, n: int, causal: bool | None) -> Bool[np.ndarray, "n n"]:
-    """Which keys each query may attend to, by the rules of transformers' sdpa_attention_forward."""
+    """A mask of the keys (columns) that each query (row) may attend to, as in transformers' sdpa_attention_forward."""
     if mask is None:
         causal = getattr(module, "is_causal", True) if causal is None else causal
         return np.tril(np.ones((n, n), bool)) if causal else np.ones((n, n), bool)
@@ -251,7 +251,7 @@ def _norm_of(calls: _Calls, module: nn.Module | None) -> LearnedNorm | None:
 
 @contextmanager
 def _observed(network: nn.Module, calls: _Calls, change: NormChange | None) -> Iterator[None]:
-    """While the block runs, follow the arguments of all modules, and let norms compute in float64."""
+    """While the block runs, note the arguments of modules, and let norms compute in float64, or as `change` says."""
 
     def enter(module, positional, named):
         calls.inputs[module] = positional, named

@@ -13,7 +13,10 @@ from layernorm_roles.settings.random_keys import Law
 
 
 def table(settings: Law) -> pd.DataFrame:
-    """Table `gaussian_law`: from how many Gaussian keys on a share of them is unselectable, by dimension and share."""
+    """Table `gaussian_law`: from how many Gaussian keys on a share of them is unselectable, by dimension and share.
+
+    Column causal says whether the rivals of a key are only the keys before it; n is NaN beyond `settings.largest`.
+    """
     first, last = settings.dimensions
     dimensions = range(first, last + 1)
     progress = Progress("the law of widths", len(dimensions), "dimensions")

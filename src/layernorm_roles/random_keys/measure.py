@@ -28,7 +28,7 @@ from layernorm_roles.variants import maps
 def measure(plan: Mapping[str, Any], outputs: Mapping[str, str | Path]) -> None:
     """Measure Gaussian keys, and write the tables random_keys, random_keys_precision and gaussian_law to `outputs`.
 
-    `plan` has the settings, the seed of the matrices, and the norms: what `norms.build` takes, by name in the table.
+    `plan` has the settings, the seed of the matrices, and norms: names for `norms.build` by the names in the table.
     """
     settings = RandomKeys.model_validate(plan["settings"])
     about = provenance(plan, "cpu", Stream.RANDOM_KEYS)
@@ -42,10 +42,10 @@ def measure(plan: Mapping[str, Any], outputs: Mapping[str, str | Path]) -> None:
 
 
 def table(settings: RandomKeys, seed: int, norms: Mapping[str, str]) -> pd.DataFrame:
-    """Table `random_keys`: how many keys of Gaussian matrices n x d no query selects, by size and norm of the keys.
+    """Table `random_keys`: how many keys of Gaussian matrices no query selects, by the matrices' size and the norm.
 
-    A size has `settings.matrices` matrices, drawn with `seed`. `norms` maps the name of a norm in the table to its name
-    for `norms.build`; built-in norms have eps = 0. All is in float64, and every certificate is verified.
+    A size n x d has `settings.matrices` matrices, drawn with `seed`. `norms` maps the name of a norm in the table to
+    its name for `norms.build`; built-in norms have eps = 0. All is in float64, and every certificate is verified.
     """
     for norm in norms.values():
         build(norm, settings.dimensions[0])  # an unusable one is refused before the work

@@ -8,7 +8,7 @@ depends on what stands between the two matrices:
 
 Each is predicted by the best single linear map of c with intercept (least squares on some tokens); the error is
 measured on other tokens. The blocks, layers of a transformer, are random ones, and those of trained models. For a
-residual alone the map x W_1 + c W_O W_1 is exact, without a measurement, but it is larger than the two matrices.
+residual alone a map of x and c, x W_1 + c W_O W_1, is known to be exact, but it is larger than the two matrices.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,10 +53,11 @@ class AttentionBlock(NamedTuple):
 
 
 def write(plan: Plan, samples: Iterable[str | Path], out: str | Path) -> None:
-    """Measure table `fusion`, of random blocks and of those of trained models, and write it to the Parquet file `out`.
+    """Measure how well one matrix replaces W_O and W_1, and write table `fusion` to the Parquet file `out`.
 
-    `samples` are files with activations of trained models. `plan` has the `settings`, the `seeds` of the random blocks,
-    and the jobs that wrote the samples. Raises ValueError if a file is missing, damaged or of another plan.
+    `samples` are files with activations of trained models; random blocks are measured, too. `plan` has the `settings`,
+    the `seeds` of the random blocks, and the jobs that wrote the samples. Raises ValueError if a file is missing,
+    damaged or of another plan.
     """
     settings, planned = Fusion.model_validate(plan["settings"]), map(plan.of, plan["made_by"])
     trained = trained_blocks(zip(samples, planned, strict=True))
@@ -99,7 +100,7 @@ def linear_errors(
 
 
 def random_blocks(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[AttentionBlock]:
-    """Yield a Gaussian block for each width d and seed: activations of variance 1, weights of variance 1/d."""
+    """Yield a random block for each width d and seed: Gaussian, with activations of variance 1 and weights of 1/d."""
     for d, seed in product(widths, seeds):
         rng = generator(Stream.FUSION, seed, d)
         yield AttentionBlock(

@@ -26,9 +26,9 @@ from layernorm_roles.text.token_streams import read_stream
 
 
 def write(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str | Path]) -> None:
-    """Train all transformers with one placement of LayerNorm, and write the tables of `measure` to the paths in `out`.
+    """Train transformers with the placement of LayerNorm in `plan`; write the tables of `measure` to paths in `out`.
 
-    `plan` is described at `measure`, and has the `settings`, too. `manifest` is the manifest file of a prepared text.
+    `plan` has what `measure` reads of it, and the `settings`. `manifest` is the manifest file of a prepared text.
     Raises ValueError if a file of the text is missing, damaged, of another text or too short.
     """
     torch.set_num_threads(1)  # processes share the cores, not the threads of one

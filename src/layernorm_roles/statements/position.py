@@ -18,8 +18,7 @@ from layernorm_roles.statements.transformer import Matrices, Tokens, Transformer
 WINDOWS = 128
 """Number of windows on which a probe is fitted; as many others test it."""
 RIDGE = 1e-6
-"""Number that is added to the diagonal of the probe's second moments, relative to their mean diagonal: it only makes
-them invertible."""
+"""Added to the diagonal of the probe's second moments, relative to the diagonal's mean, to make them invertible."""
 
 
 def probe_windows(tokens: Tokens, context_length: int, seed: int) -> Int[Tensor, "2 windows length"]:

@@ -27,7 +27,7 @@ MEANS = {"normal": 0.0, "normal_mean_1": 1.0}
 
 
 def write(plan: Mapping[str, Any], out: str | Path) -> None:
-    """Measure table `score_scale` with the settings and seeds in `plan`; write it to the Parquet file `out`."""
+    """Measure attention scores, divided and undivided, as `plan` says; write table score_scale to the file `out`."""
     frame = measure(ScoreScale.model_validate(plan["settings"]), plan["seeds"])
     store.write(frame, "score_scale", out, provenance(plan, "cpu", Stream.SCORE_SCALE))
 

@@ -68,8 +68,7 @@ def untrained_norms(
 ) -> Float[np.ndarray, " runs"]:
     """The length of the gradient in all parameters of the first layer, for an untrained transformer of each seed.
 
-    The gradient is that of the loss on the first training batch of `tokens`. A length that is no number becomes
-    infinity.
+    The gradient is that of the loss on the first training batch of `tokens`. It is infinite where it is no number.
     """
     parameters = initial(shape, seeds)
     gradient = torch.zeros_like(parameters)

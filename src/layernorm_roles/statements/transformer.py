@@ -4,9 +4,9 @@
     post    x = norm(x + part(x))
     none    x = x + part(x)              untrained networks alone
 
-x is the residual stream, and part attention or feed-forward. Without the residual connection x = part(norm(x)), x =
-norm(part(x)) and x = part(x). Many transformers of one shape, called runs, are computed together: the parameters of a
-run are one row of a matrix, and every product is a batched one over runs, which do not mix.
+Here x is the residual stream, and part is attention or feed-forward. Without the residual connection the results are
+part(norm(x)), norm(part(x)) and part(x). Many transformers of one shape, called runs, are computed together: the
+parameters of a run are one row of a matrix, and every product is a batched one over runs, which do not mix.
 """
 
 import math
@@ -35,8 +35,7 @@ class TransformerShape(NamedTuple):
     """Sizes and arrangement of a small transformer; `depth` is its number of layers.
 
     `placement` says where LayerNorm is: pre (before attention and feed-forward), post (after each residual sum) or
-    none. Without `residual` the output of attention or feed-forward replaces the residual stream instead of being
-    added.
+    none. Without `residual` the output of attention or feed-forward replaces the stream instead of being added to it.
     """
 
     placement: str

@@ -31,10 +31,10 @@ class ClassAttention(NamedTuple):
 
 @inlined
 def parameters_in(flat, classes, d, f):
-    """The fields of `LossParameters` as views of the vector `flat`, in which they lie one after the other.
+    """A `LossParameters` of views of the vector `flat`, in which its fields lie one after the other.
 
-    `flat` may also hold gradients; `classes`, `d` and `f` are those of `Sizes`. Unlike there, `in_weight` has the shape
-    (3, d, d), with W_Q, W_K and W_V apart.
+    `flat` holds the parameters, or their gradients, of a model with `classes` classes, d_model `d` and d_ff `f`. Here
+    `in_weight` has the shape (3, d, d), with W_Q, W_K and W_V apart.
     """
     cd, dd, df = classes * d, d * d, d * f
     at = 3 * cd + 4 * dd

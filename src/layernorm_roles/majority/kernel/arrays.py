@@ -11,8 +11,7 @@ from numba.extending import register_jitable
 from layernorm_roles.compiling import IN_ONE, njit
 
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
-"""What LLVM may do: reorder sums, fuse products with sums, divide by reciprocals; NaN and infinity keep their
-meaning."""
+"""LLVM may reorder sums, fuse products with sums and divide by reciprocals; NaN and infinity keep their meaning."""
 
 inlined = njit(fastmath=FASTMATH, **IN_ONE)
 """Decorator that compiles a function, with `FASTMATH`, into every compiled function that calls it."""
