@@ -37,7 +37,7 @@ def random_direction(d: int, context: int) -> Float[np.ndarray, " d"]:
 
 
 def ones_shares(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.DataFrame:
-    """Table `ones_share` but for the columns that name the model: how much of norms' inputs lies along the ones vector.
+    """Table `ones_share` but for columns that name the model: how much of norms' inputs lies along the ones vector.
 
     `contexts` has the token ids of each context by its number.
     """
@@ -51,8 +51,10 @@ def ones_shares(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) ->
 def shifts(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.DataFrame:
     """Table `projection_shift` without its column model: how far attention moves when norms lose or get a projection.
 
-    Every LayerNorm of the residual stream loses its projection, or every RMSNorm gets one. `contexts` has the token ids
-    of each context by its number. There are no rows for a model whose norms are unknown, or of both kinds.
+    Every LayerNorm of the residual stream loses its projection, or every RMSNorm gets one. How far attention moves is
+    half the sum of absolute differences of weights, a mean over queries; column random_direction is the control.
+    `contexts` has the token ids of each context by its number. There are no rows for a model whose norms are unknown,
+    or of both kinds.
     """
     rows = []
     for number, tokens in contexts.items():

@@ -28,7 +28,7 @@ PADDING = (0.25, 0.5, 0.75)
 
 
 def write(plan: Mapping[str, Any], out: str | Path) -> None:
-    """Measure how norms' outputs depend on the batch, as `plan` says; write table batch_dependence to file `out`."""
+    """Write table `batch_dependence`, measured with the settings and seeds in `plan`, to the Parquet file `out`."""
     frame = measure(BatchDependence.model_validate(plan["settings"]), plan["seeds"])
     store.write(frame, "batch_dependence", out, provenance(plan, "cpu", Stream.BATCH_DEPENDENCE))
 

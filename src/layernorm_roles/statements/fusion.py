@@ -115,7 +115,7 @@ def random_blocks(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[Atten
 
 
 def trained_blocks(samples: Iterable[tuple[str | Path, Mapping[str, Any]]]) -> Iterator[AttentionBlock]:
-    """Yield the blocks of trained language models, run by run and layer by layer.
+    """Yield the attention blocks of trained language models, model by model and layer by layer.
 
     `samples` are files that `language_model.measure.sample` describes, each with the plan of the job that wrote it.
     Raises ValueError if a file is missing, damaged or of another plan.

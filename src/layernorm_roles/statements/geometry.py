@@ -34,7 +34,7 @@ CLOUD, CLOUD_GAIN, CLOUD_BIAS = 400, (1.4, 0.9, 0.5), (0.6, -0.3, 0.8)
 
 
 def write(plan: Mapping[str, Any], out_measured: str | Path, out_cloud: str | Path) -> None:
-    """Measure the geometry of norms as `plan` says; write tables geometry and geometry_cloud to the two files."""
+    """Write tables geometry and geometry_cloud, measured with the settings and seed in `plan`, to two Parquet files."""
     settings, seed = Geometry.model_validate(plan["settings"]), plan["seed"]
     store.write(measure(settings, seed), "geometry", out_measured, provenance(plan, "cpu", Stream.GEOMETRY))
     store.write(cloud(seed), "geometry_cloud", out_cloud, provenance(plan, "cpu", Stream.GEOMETRY_CLOUD))
@@ -75,7 +75,7 @@ def _largest(x: Tensor) -> float:
 
 
 def ellipsoid(gain: Float[Tensor, " n"], projects: bool) -> tuple[Float[Tensor, " m"], Float[Tensor, "m n"]]:
-    """The lengths of the semi-axes of a norm's outputs in falling order, and the unit vectors u that map to their ends.
+    """The falling lengths of the semi-axes of a norm's output ellipsoid, and the unit vectors u that map to their ends.
 
     The outputs without bias are sqrt(n) diag(gain) u for unit vectors u, which are orthogonal to the ones vector if the
     norm `projects`. There are m = n - 1 axes then, and n otherwise.

@@ -28,8 +28,8 @@ from layernorm_roles.text.token_streams import read_stream
 def write(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str | Path]) -> None:
     """Train transformers with the placement of LayerNorm in `plan`; write the tables of `measure` to paths in `out`.
 
-    `plan` has what `measure` reads of it, and the `settings`. `manifest` is the manifest file of a prepared text.
-    Raises ValueError if a file of the text is missing, damaged, of another text or too short.
+    `plan` has `settings`, `placement`, `seeds` and `untrained_seeds`, see `measure`. `manifest` is the manifest file of
+    a prepared text. Raises ValueError if a file of the text is missing, damaged, of another text or too short.
     """
     torch.set_num_threads(1)  # processes share the cores, not the threads of one
     settings, text = Placement.model_validate(plan["settings"]), PreparedText(Path(manifest).parent)
@@ -82,7 +82,7 @@ def _rows(runs: pd.DataFrame, axes: Mapping[str, Sequence[int]], **values: np.nd
 def _probed(
     runs: pd.DataFrame, shape: TransformerShape, tokens: Tokens, trained: Rows, steps: int
 ) -> pd.DataFrame:
-    """Rows of table `position_probe` for runs of one shape, before and after training, all probed on equal windows."""
+    """Rows of table `position_probe` for transformers of one shape, untrained and trained, probed on equal windows."""
     seeds = runs.seed.tolist()
     probes = probe_windows(tokens, shape.context_length, seeds[0])
     states = initial(shape, seeds), trained

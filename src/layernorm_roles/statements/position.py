@@ -34,9 +34,10 @@ def probe_windows(tokens: Tokens, context_length: int, seed: int) -> Int[Tensor,
 def position_accuracy(
     shape: TransformerShape, matrices: Matrices, windows: Int[Tensor, "2 windows length"]
 ) -> Float[np.ndarray, "runs depth"]:
-    """The share of tokens whose position a linear probe names, by run and by the layer before which the stream is read.
+    """The share of tokens whose position a linear probe names, by transformer (run) and by layer.
 
-    `windows[0]` are those on which a probe is fitted, `windows[1]` those that test it. NaN where a run diverged.
+    The probe reads the residual stream before the layer. It is fitted on `windows[0]` and tested on `windows[1]`. The
+    share is NaN where training diverged.
     """
     fitted, judged = (_streams(shape, matrices, part) for part in windows)
     layers = zip(fitted, judged, strict=True)
@@ -46,7 +47,7 @@ def position_accuracy(
 def _streams(
     shape: TransformerShape, matrices: Matrices, windows: Int[Tensor, "windows length"]
 ) -> list[Float[Tensor, "runs tokens d"]]:
-    """The residual stream before each layer, for all runs, in float64; the tokens of a run's windows are joined."""
+    """The residual stream before each layer, for all transformers, in float64; tokens of all windows are joined."""
     seen: list[Tensor] = []
     with torch.no_grad():
         of_runs = windows.expand(len(matrices[0]), -1, -1)

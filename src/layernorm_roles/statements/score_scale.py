@@ -27,7 +27,7 @@ MEANS = {"normal": 0.0, "normal_mean_1": 1.0}
 
 
 def write(plan: Mapping[str, Any], out: str | Path) -> None:
-    """Measure attention scores, divided and undivided, as `plan` says; write table score_scale to the file `out`."""
+    """Write table `score_scale`, measured with the settings and seeds in `plan`, to the Parquet file `out`."""
     frame = measure(ScoreScale.model_validate(plan["settings"]), plan["seeds"])
     store.write(frame, "score_scale", out, provenance(plan, "cpu", Stream.SCORE_SCALE))
 
@@ -46,7 +46,7 @@ def measure(settings: ScoreScale, seeds: Sequence[int]) -> pd.DataFrame:
 def statistics(
     queries: Float[np.ndarray, "n_queries d_k"], keys: Float[np.ndarray, "n_keys d_k"], divided: bool
 ) -> dict[str, float]:
-    """`score_mean` and `score_std` of all scores of one head, `entropy_share` and `gradient` as means over its queries.
+    """Statistics of one attention head, by name: score_mean and score_std of all scores, others as means over queries.
 
     The scores are divided by sqrt(d_k) if `divided`. `entropy_share` is the entropy of the attention weights p relative
     to ln(n), for n keys. `gradient` is the trace of the softmax's Jacobian diag(p) - pp', 1 - sum p^2: at most 1 - 1/n,

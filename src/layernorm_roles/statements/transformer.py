@@ -59,13 +59,13 @@ class TransformerShape(NamedTuple):
         yield "readout", (d, self.vocabulary)
 
     def matrices(self, rows: Rows) -> Matrices:
-        """The parameter matrices of all runs, as views of `rows`, which has the parameters of a run in a row."""
+        """The parameter matrices of all transformers, as views of `rows`, each row of which is one transformer."""
         sizes = [size for _, size in self.parameters()]
         parts = rows.split([math.prod(size) for size in sizes], dim=1)
         return [part.view(-1, *size) for part, size in zip(parts, sizes, strict=True)]
 
     def first_layer(self) -> slice:
-        """The slice of a run's row of parameters that holds those of the first layer."""
+        """The slice of a transformer's parameters, a row of `Rows`, that belongs to the first layer."""
         sizes = [math.prod(size) for _, size in self.parameters()]
         return slice(sum(sizes[:2]), sum(sizes[:10]))
 
@@ -88,7 +88,7 @@ def initial(shape: TransformerShape, seeds: Sequence[int]) -> Rows:
 def losses(
     shape: TransformerShape, matrices: Matrices, windows: Windows, observe: Observe = lambda stream: None
 ) -> Float[Tensor, " runs"]:
-    """The mean next-token cross-entropy of each run on its windows of context + 1 tokens, in nats per token.
+    """The mean next-token cross-entropy of each transformer on its windows of context + 1 tokens, in nats per token.
 
     `observe` is called with the residual stream before each layer.
     """

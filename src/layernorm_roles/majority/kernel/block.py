@@ -17,7 +17,7 @@ from layernorm_roles.majority.kernel.products import add_products, add_sums, aff
 
 @inlined
 def load(pairs, used, c, words, label, b):
-    """Copy the class counts, weights and labels of `BLOCK` pairs, all of class `c`, into `b`, a `PairBlock`.
+    """Copy the class counts, weights and labels of `BLOCK` pairs (sequence, class `c`) into `b`, a `PairBlock`.
 
     `pairs` are the numbers of the pairs' sequences; those after the first `used` only fill the block, with weight 0.
     `words` are the class counts of all sequences, four bytes in an integer, and `label` their majority classes.
@@ -90,7 +90,7 @@ def _add(x, out):
 
 @inlined
 def forward(c, w, b):
-    """Compute the logits of the pairs in `b`, a `PairBlock`, all of class `c`, with the `PairWeights` `w`."""
+    """Compute the logits of the pairs (sequence, class `c`) in the `PairBlock` `b` with the `PairWeights` `w`."""
     d = w.start.shape[1]
     affine(w.attention[c], b.zeros, b.counts, b.attended)
     _residual(w.start[c], b.attended, b.stream, b.mean)
@@ -168,7 +168,7 @@ def _softmax_gradient(n, label, total, logits):
 def cross_entropy(b):
     """The loss, the number of correctly predicted tokens and the number of tokens, each summed over the pairs in `b`.
 
-    Afterwards the logits in `b`, a `PairBlock`, are replaced by exp(logit - the pair's largest logit).
+    `b` is a `PairBlock` of pairs (sequence, class). Its logits are replaced by exp(logit - the pair's largest logit).
     """
     _argmax(b.logits, b.largest, b.arg)
     _margin(b.logits, b.largest, b.label, b.mean)
@@ -218,7 +218,7 @@ def _residual_gradient(attended, d_y, d_attended):
 
 @inlined
 def backward(c, w, b, g):
-    """Add the gradient of the summed loss of the pairs in `b`, all of class `c`, to the `PairWeights` `g`.
+    """Add the gradient of the summed loss of the pairs (sequence, class `c`) in `b` to the `PairWeights` `g`.
 
     `forward`, with the `PairWeights` `w`, and then `cross_entropy` have to be called on the `PairBlock` `b` before.
     """

@@ -21,8 +21,9 @@ def loss_and_gradients(
 ) -> tuple[float, int, LossParameters]:
     """The mean cross-entropy in nats per token, the number of tokens predicted correctly, and the mean's gradients.
 
-    `counts` and `label` are the fields of `data.Sequences`; `parameters` are arrays in the order of `LossParameters`,
-    all float32 or all float64, and the gradients have their dtype. Raises ValueError if a shape or dtype does not fit.
+    `counts` are the numbers of tokens of each class in each sequence, and `label` the majority classes. `parameters`
+    are arrays in the order of `LossParameters`, all float32 or all float64, and the gradients have their dtype. Raises
+    ValueError if a shape or dtype does not fit.
     """
     flat, sizes = _flattened(parameters)
     loss, correct, gradient = flat_gradient(counts, label, flat, sizes)
@@ -44,7 +45,7 @@ def flat_gradient(
 ) -> tuple[float, int, Flat]:
     """The mean cross-entropy in nats per token, the number of tokens predicted correctly, and the mean's gradient.
 
-    `counts` and `label` are the fields of `data.Sequences`. `flat` holds the fields of `LossParameters` one after the
+    `counts` and `label` are those of `loss_and_gradients`. `flat` holds the fields of `LossParameters` one after the
     other, and so does the gradient, which is 0 without `backward`. Raises ValueError if a shape or dtype does not fit.
     """
     classes, dtype = sizes.classes, flat.dtype
