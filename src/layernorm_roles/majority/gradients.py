@@ -104,6 +104,6 @@ def compiled_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " pa
 def compiled_loss(
     parameters: LossParameters, counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]
 ) -> tuple[float, int]:
-    """The loss of a batch of CPU tensors in nats per token, and the number of tokens that are predicted correctly."""
+    """The loss of a batch in nats per token and the number of correctly predicted tokens, by the CPU kernel."""
     arrays = [parameter.detach().numpy() for parameter in parameters]
     return kernel.loss_only(counts.numpy(), label.numpy(), arrays)
