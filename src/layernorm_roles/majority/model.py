@@ -116,7 +116,7 @@ def pair_loss(
 
     `counts` has the number of tokens of each class in each sequence, `label` the majority class of each sequence.
     Weights of scores that lie more than about 85 (float32) below the largest score of their query underflow: if a
-    sequence has only such classes the loss is NaN, and the run counts as diverged. In the variant `projection_grown`
+    sequence has only such classes the loss is NaN, and the run counts as diverged. With the norm `projection_grown`
     that is so before training, since embeddings have standard deviation 1 here, and not 0.02 as in the language models.
     """
     p, d_model = parameters, parameters.embedding.shape[1]

@@ -99,7 +99,7 @@ def untrained_gradients(
 
     It has a row for each depth and seed, with and without residual connections. `tokens` are ids below
     `settings.vocabulary`. Networks of equal depth and seed share parameters and windows. Networks without a norm belong
-    to no placement; they are measured along with pre-norm.
+    to no placement; they are measured with the placement pre.
     """
     frames, names = [], ("pre", "none") if placement == "pre" else (placement,)
     for name, residual, depth in product(names, (True, False), settings.untrained_depths):

@@ -79,7 +79,7 @@ class PairBlock(NamedTuple):
     d_normed: Float[np.ndarray, "d pairs"]
     d_attended: Float[np.ndarray, "d+1 pairs"]
     mean: Float[np.ndarray, " pairs"]
-    """Scratch for a mean or a margin; rows of one scratch array would not vectorise."""
+    """Scratch for a mean, or the margin of the largest logit; rows of one scratch array would not vectorise."""
     largest: Float[np.ndarray, " pairs"]
     """Scratch for the largest logit."""
     total: Float[np.ndarray, " pairs"]
@@ -87,7 +87,7 @@ class PairBlock(NamedTuple):
     arg: Int[np.ndarray, " pairs"]
     """Scratch for the class of the largest logit."""
     word: Int[np.ndarray, " pairs"]
-    """Scratch for four counts of one byte."""
+    """Scratch for the counts of four classes, packed as the four bytes of an integer."""
     zeros: Float[np.ndarray, " widest"]
     """Zeros, as long as the largest of the padded sizes: the bias of a product that has none."""
     no_class: Float[np.ndarray, " C"]
