@@ -23,7 +23,7 @@ def table(network: nn.Module, run: Callable[[], object]) -> pd.DataFrame:
     """The mean share along the ones vector of the inputs of each norm of `network`, measured while `run()` runs it.
 
     A norm is a module that has "Norm" in the name of its class. Columns: norm (from 1, in the order of first calls),
-    norm_name, dimensions, and ones_share, the mean over the vectors that enter the norm.
+    norm_name, dimensions, and ones_share, the mean over all vectors that enter the norm.
     """
     entered: dict[str, list[Float[Tensor, "n d"]]] = {}
 

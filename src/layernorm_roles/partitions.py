@@ -1,17 +1,17 @@
-"""Partitions of the sequence length, which sequences of the majority task are up to order and the names of classes.
+"""Integer partitions of the sequence length, from which the sequences of the majority task are made.
 
-A partition of L is admissible if it has 2 to `classes` parts and its largest part, the count of the majority class,
-leads the second largest by at least `majority_gap` (Brody et al. 2023, section 3). Every admissible partition has a
-number, its rank, between 0 and `count_admissible` - 1.
+The parts are the counts of a sequence's classes. A partition of L is admissible if it has 2 to `classes` parts and its
+largest part, the count of the majority class, exceeds the second largest by at least `majority_gap` (Brody et al. 2023,
+section 3). Every admissible partition has a number, its rank, from 0 to `count_admissible` - 1.
 
-This module imports no arrays: settings count partitions before anything is computed.
+This module does without numpy: settings count partitions before anything is computed.
 """
 
 from collections.abc import Iterator
 from functools import cache
 
 Partition = tuple[int, ...]
-"""Parts in falling order; they are the counts of the classes that a sequence contains."""
+"""The parts of a partition, in falling order; they are the counts of the classes that a sequence contains."""
 
 
 @cache
@@ -25,15 +25,18 @@ def count_partitions(total: int, parts: int, largest: int) -> int:
 
 
 def count_admissible(length: int, classes: int, majority_gap: int) -> int:
-    """The number of admissible partitions of `length`; 69,413 for the paper's length 50, 20 classes and gap of 6."""
+    """The number of admissible partitions of `length`: 69,413 for length 50, 20 classes and gap 6, as in the paper.
+
+    Such a partition has 2 to `classes` parts, and its largest part exceeds the second by at least `majority_gap`.
+    """
     return sum(number for _, number in _by_majority(length, classes, majority_gap))
 
 
 def admissible_partition(rank: int, length: int, classes: int, majority_gap: int) -> Partition:
-    """The admissible partition of `length` whose rank is `rank`.
+    """The admissible partition of `length` whose rank is `rank`; `count_admissible` says which ones are admissible.
 
-    Ranks follow the largest part, among partitions that agree in it the second largest, and so on. `rank` must be at
-    least 0 and below `count_admissible`.
+    They are ranked from 0 by their largest part, those that agree in it by the second largest, and so on, in rising
+    order. `rank` must be below `count_admissible`.
     """
     for majority, number in _by_majority(length, classes, majority_gap):  # noqa: B007, used after the loop
         if rank < number:

@@ -1,1 +1,1 @@
-"""The majority task: a one-layer transformer says which class is most frequent (Brody et al. 2023, section 3)."""
+"""The majority task of Brody et al. (2023): a one-layer transformer learns to name a sequence's most frequent token."""

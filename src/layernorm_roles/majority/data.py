@@ -1,8 +1,8 @@
-"""Sequences with a clear majority, drawn from integer partitions.
+"""Data of the majority task: sequences of tokens in which one class of token is clearly the most frequent.
 
-The model sees no positions, so a sequence is stored as its vector of class counts: a partition of its length, and
-a random choice of classes for the parts. Partitions are drawn in the depth-first walk of the released code, or all
-equally likely.
+The model sees no positions, so a sequence is stored as its vector of class counts: a partition of the sequence length
+into whole numbers, and a random assignment of classes to these numbers. Partitions are drawn uniformly, or by the
+depth-first walk of the code that Brody et al. (2023) released.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,18 +21,21 @@ from layernorm_roles.settings.majority import MajorityData
 
 
 class Sequences(NamedTuple):
-    """Sequences of the majority task as class counts, each with its majority class."""
+    """Sequences of the majority task, each stored as its class counts and its majority class."""
 
     counts: UInt8[np.ndarray, "sequences classes"]
-    """How often each class occurs in a sequence."""
+    """The number of tokens of each class (column) in each sequence (row)."""
     label: Int[np.ndarray, " sequences"]
-    """The class that occurs most often, which the model has to name at every token."""
+    """The majority class of each sequence, which occurs most often; the model has to predict it at every token."""
 
 
 def uniform(
     length: int, classes: int, majority_gap: int, number: int, rng: np.random.Generator
 ) -> list[Partition]:
-    """Draw `number` different admissible partitions, every set of that size equally likely."""
+    """Draw `number` different admissible partitions of `length`, every set of that size with equal probability.
+
+    Such a partition has 2 to `classes` parts, and its largest part exceeds the second by at least `majority_gap`.
+    """
     admissible = count_admissible(length, classes, majority_gap)
     ranks = rng.choice(admissible, size=number, replace=False)
     return [admissible_partition(int(rank), length, classes, majority_gap) for rank in ranks]
@@ -41,11 +44,12 @@ def uniform(
 def depth_first(
     length: int, classes: int, majority_gap: int, number: int, rng: np.random.Generator
 ) -> list[Partition]:
-    """The first `number` admissible partitions of a depth-first walk over all partitions, as in the released code.
+    """The first `number` admissible partitions of `length` in a random depth-first walk, as Brody et al. (2023) do.
 
-    Parts rise from the smallest; at every node of the walk the next part is tried in random order. Because the walk
-    stops early, most of the partitions that it finds share their smallest parts. Fewer than `number` come back if no
-    more exist.
+    A partition is admissible if it has 2 to `classes` parts and its largest part exceeds the second by at least
+    `majority_gap`. The walk builds partitions from the smallest part up, and at every node tries the next part in
+    random order. Because it stops early, most of its partitions share their smallest parts. The list is shorter than
+    `number` if fewer partitions exist.
     """
 
     def walk(rest: int, smallest: int, parts: int) -> Iterator[Partition]:
@@ -69,11 +73,14 @@ def depth_first(
 
 
 DRAWS = {"depth_first": depth_first, "uniform": uniform}
-"""The functions that draw partitions, by the names of the setting `sampling`."""
+"""The functions that draw admissible partitions, by the values of the setting `sampling` in config.yaml."""
 
 
 def generate(settings: MajorityData, seed: int) -> pd.DataFrame:
-    """Draw the data set of one seed: a `majority_data` table with the columns split, label and counts."""
+    """The data set of the majority task for one seed: a table with a row for each sequence, drawn as `settings` say.
+
+    Its columns are split ("train" or "test"), label (the majority class) and counts (tokens of each class).
+    """
     rng = generator(Stream.MAJORITY_DATA, seed)
     partitions = DRAWS[settings.sampling](
         settings.sequence_length, settings.classes, settings.majority_gap, settings.partitions, rng
@@ -87,16 +94,17 @@ def generate(settings: MajorityData, seed: int) -> pd.DataFrame:
 
 
 def write(plan: Mapping[str, Any], path: str | Path) -> None:
-    """Draw the data set that a job's plan describes by its settings and its seed, and write it to `path`."""
+    """Draw the majority task's data set for the settings and seed in `plan`; write it to the Parquet file `path`."""
     settings = MajorityData.model_validate(plan["settings"])
     about = provenance(plan, "cpu", Stream.MAJORITY_DATA)
     store.write(generate(settings, plan["seed"]), "majority_data", path, about)
 
 
 def load(path: str | Path, identity: Mapping[str, Any] | None = None) -> dict[str, Sequences]:
-    """Read the data set at `path` as {"train": Sequences, "test": Sequences}.
+    """Read the majority task's data set from the Parquet file `path` as {"train": Sequences, "test": Sequences}.
 
-    Raises ValueError if the file is missing or damaged, or is of another job than the one whose plan is `identity`.
+    Raises ValueError if the file is missing or damaged, or if the plan of the job that wrote it, which stands in its
+    metadata, lacks or contradicts an entry of `identity`.
     """
     table = store.read_arrow(path, "majority_data", identity)
     counts = table["counts"].combine_chunks()
@@ -112,9 +120,10 @@ def load(path: str | Path, identity: Mapping[str, Any] | None = None) -> dict[st
 def label_randomly(
     partitions: list[Partition], classes: int, labellings: int, rng: np.random.Generator
 ) -> Sequences:
-    """Make `labellings` sequences of each partition, with an independent random assignment of classes to parts.
+    """`labellings` sequences for each of `partitions`, whose parts become the counts of randomly chosen classes.
 
-    The sequences of a partition follow one another, in the order of `partitions`.
+    Classes without a part do not occur in a sequence. The sequences of a partition follow one another, in the order of
+    `partitions`. The first part of a partition has to be its largest, since its class becomes the label.
     """
     rows = len(partitions) * labellings
     by_rank = np.zeros((rows, classes), dtype=np.uint8)
@@ -129,9 +138,9 @@ def label_randomly(
 def choose_test_rows(
     label: Int[np.ndarray, " sequences"], share: float, rng: np.random.Generator
 ) -> Bool[np.ndarray, " sequences"]:
-    """Choose test sequences one by one, in the proportions of the labels, as the released code does.
+    """A mask that is True for test sequences, which are chosen one by one, about the share `share` of every label.
 
-    Nearly every partition then has sequences on both sides.
+    Brody et al. (2023) do so. Nearly every partition then has sequences in both the training set and the test set.
     """
     shuffled = rng.permutation(len(label))
     by_label = shuffled[np.argsort(label[shuffled], kind="stable")]
@@ -145,6 +154,10 @@ def choose_test_rows(
 def choose_test_partitions(
     partitions: int, labellings: int, share: float, rng: np.random.Generator
 ) -> Bool[np.ndarray, " sequences"]:
-    """Choose test sequences by whole partitions, so that all sequences of a partition are on one side."""
+    """A mask that is True for test sequences, chosen by whole partitions: none is in both training and test set.
+
+    `partitions` and `labellings` are numbers: the sequences are those of `label_randomly`, partition after partition,
+    and about `share` of the partitions are chosen.
+    """
     chosen = rng.permutation(partitions) < round(partitions * share)
     return np.repeat(chosen, labellings)

@@ -1,4 +1,4 @@
-"""What is measured of a majority transformer, and when: loss, accuracy, its queries, its attention, its vectors."""
+"""Evaluation of the majority task's transformer: at which steps, and its loss, accuracy, query angles and attention."""
 
 from typing import NamedTuple
 
@@ -14,14 +14,14 @@ from layernorm_roles.majority.model import MajorityTransformer
 from layernorm_roles.settings.majority import LOGARITHMIC
 
 PREFERRED = (100, 125, 160, 200, 250, 320, 400, 500, 630, 800)
-"""A hundred times the preferred numbers of the series R10: ten from 1 to 10, nearly equal in their logarithms."""
+"""The R10 series of preferred numbers times 100: ten a decade, whose logarithms are nearly evenly spaced."""
 
 
 def evaluation_steps(every: int | str, steps: int) -> frozenset[int]:
-    """The steps of a run of `steps` steps at which it is evaluated: 0, the last, and those that `every` gives.
+    """The optimiser steps at which a run of `steps` steps is evaluated: 0, the last one, and those that `every` gives.
 
-    `every` is a number of steps, or LOGARITHMIC for the whole parts of the preferred numbers: 1, 2, 3, 4, 5, 6, 8, 10,
-    12, 16, 20, 25, 32, 40, 50, 63, 80, 100, 125 and so on.
+    `every` is the number of steps from one evaluation to the next, or LOGARITHMIC for the preferred numbers, which are
+    about ten from any step to its tenfold, rounded down: 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32 and so on.
     """
     if every == LOGARITHMIC:
         decades = (10**decade for decade in range(len(str(steps))))
@@ -32,7 +32,7 @@ def evaluation_steps(every: int | str, steps: int) -> frozenset[int]:
 
 
 class DeviceSequences(NamedTuple):
-    """Sequences of the majority task as tensors on the device that trains."""
+    """Sequences of the majority task as tensors on the device, CPU or GPU, that trains the model."""
 
     counts: UInt8[Tensor, "sequences classes"]
     label: Int[Tensor, " sequences"]
@@ -41,7 +41,7 @@ class DeviceSequences(NamedTuple):
 
     @classmethod
     def of(cls, sequences: Sequences, device: str) -> "DeviceSequences":
-        """The tensors of `sequences` on `device`, and their numbers of tokens by class."""
+        """The arrays of `sequences` as tensors on `device`, with the number of tokens of each class."""
         class_tokens = sequences.counts.sum(axis=0, dtype=np.float64)
         return cls(*(torch.from_numpy(array).to(device) for array in (*sequences, class_tokens)))
 
@@ -50,11 +50,11 @@ class DeviceSequences(NamedTuple):
 def evaluate(
     model: MajorityTransformer, training: DeviceSequences, test: DeviceSequences, loss_of: Loss
 ) -> dict[str, float]:
-    """Loss, accuracy, query angles and spread of attention of a model: columns of table `majority_metrics`.
+    """The losses, accuracy, query angles and spread of attention of a model, by column of table `majority_metrics`.
 
-    Losses are over all sequences, in nats per token; the accuracy is the share of test tokens whose prediction is the
-    majority class; the angle of the queries is weighted by the classes' numbers of training tokens. Scores and
-    attention are those of a sequence in which every class occurs once.
+    Losses, which `loss_of` computes, are over all sequences of the training or test set, in nats per token. The
+    accuracy is the share of test tokens at which the majority class is predicted. Query angles are averaged over the
+    training tokens. The spread of attention is that in a sequence in which every class occurs once.
     """
     parameters = model.loss_parameters()
     training_loss, _ = loss_of(parameters, training.counts, training.label)
@@ -76,10 +76,10 @@ def evaluate(
 def query_angle(
     queries: Float[Tensor, "classes d_model"], class_tokens: Float[Tensor, " classes"]
 ) -> tuple[float, float]:
-    """Mean and standard deviation, in degrees, of the angle between a query and the line of the ones vector.
+    """The mean and standard deviation over tokens of the query's angle to the line of the ones vector, in degrees.
 
-    The angle is between 0 and 90; both numbers are over tokens, of which class c makes up the share
-    class_tokens[c] / sum(class_tokens).
+    Row c of `queries` is the query of all tokens of class c, and class_tokens[c] is their number. Since the line has no
+    direction, an angle is between 0 and 90.
     """
     queries = queries.double()
     cosine = queries.sum(dim=-1).abs() / (queries.norm(dim=-1) * queries.shape[-1] ** 0.5)
@@ -92,10 +92,11 @@ def query_angle(
 def spread_of_attention(
     keys: Float[Tensor, "classes d_model"], queries: Float[Tensor, "classes d_model"]
 ) -> tuple[float, float]:
-    """How unequally a query attends to the keys, by the scores queries @ keys': two means over the queries.
+    """How unequally queries attend to keys: standard deviation of scores and perplexity, each a mean over queries.
 
-    The first is the standard deviation of a query's scores: 0 for equal attention. The second is the perplexity of a
-    query's softmax over its scores, relative to the number of keys: 1 for equal attention, 1 / classes for one key.
+    A query's scores are its inner products with all keys; their standard deviation is 0 for equal attention. The
+    perplexity is that of the softmax over the scores, divided by the number of keys: 1 for equal attention, 1 / classes
+    for attention to a single key.
     """
     scores = queries.double() @ keys.double().T
     log_attention = torch.log_softmax(scores, dim=-1)
@@ -104,7 +105,7 @@ def spread_of_attention(
 
 
 def vectors_of(model: MajorityTransformer) -> pd.DataFrame:
-    """The keys, then the queries, of every class: the columns token, kind and vector of `majority_vectors`."""
+    """A table of the keys, then the queries, of all classes: columns token (a class), kind (key or query), vector."""
     keys, queries = (x.detach().double().cpu().numpy() for x in model.keys_and_queries())
     return pd.concat(
         pd.DataFrame({"token": range(len(vectors)), "kind": kind, "vector": list(vectors)})

@@ -1,7 +1,7 @@
-"""Loss and gradient of a majority transformer: by the compiled kernel on a CPU, by autograd on a GPU.
+"""The loss of the majority task's transformer and its gradient: by a compiled kernel on a CPU, by autograd on a GPU.
 
-Their numbers agree up to rounding. Both set the gradient of one flat vector that holds all parameters of a model
-(`flatten`), so that a step of Adam is one call.
+The two agree up to rounding. All parameters of a model are views of one flat vector, which `flatten` makes, so that a
+step of Adam is one call.
 """
 
 import copy
@@ -19,22 +19,24 @@ from layernorm_roles.majority.model import MajorityTransformer, pair_loss
 from layernorm_roles.majority.parameters import LossParameters, Sizes
 
 Loss = Callable[[LossParameters, Tensor, Tensor], tuple[float | Tensor, int | Tensor]]
-"""A function of parameters, counts and labels: the loss in nats per token, the number of tokens predicted rightly."""
+"""A function that takes parameters, class counts and labels of sequences, and returns two numbers: the loss in nats per
+token, and how many tokens are predicted correctly."""
 
 Gradient = Callable[[Tensor, Tensor], float | Tensor]
-"""A function of counts and labels that sets the gradient of one model's flat parameters and returns the loss."""
+"""A function that takes class counts and labels of a batch, computes the loss of one model, sets the gradient of the
+model's flat parameter vector, and returns the loss."""
 
 NORMED = 2
-"""How many of the first fields of `LossParameters` are normed embeddings."""
+"""The number of fields of `LossParameters` that are embeddings after the norm before attention; they come first."""
 
 
 def gradient_on(device: str) -> Callable[[MajorityTransformer, nn.Parameter], Gradient]:
-    """The function that makes the `Gradient` of a model on `device`, from the model and its flat parameters."""
+    """The maker of models' gradient functions on `device`: `compiled_gradient` for "cpu", else `autograd_gradient`."""
     return compiled_gradient if device == "cpu" else autograd_gradient
 
 
 def derivatives(model: MajorityTransformer, sequences: Sequences, device: str) -> Derivatives:
-    """The loss of a copy of `model` on `sequences`, and its gradient, on `device`, for the comparison of devices."""
+    """The loss of a copy of `model` on `sequences` and its gradient by `device`, to compare a GPU with the CPU."""
     copied = copy.deepcopy(model).to(device)
     flat = flatten(copied)
     loss = gradient_on(device)(copied, flat)(*(torch.from_numpy(array).to(device) for array in sequences))
@@ -42,10 +44,10 @@ def derivatives(model: MajorityTransformer, sequences: Sequences, device: str) -
 
 
 def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
-    """Make all parameters and gradients of `model` views of one vector, and return that vector.
+    """Make all parameters of `model`, and their gradients, views of one vector and of its gradient; return this vector.
 
-    The parameters lie in the order of `LossParameters`, those of the norms last. Adam works elementwise, so the
-    numbers are those of an Adam on every parameter by itself.
+    The parameters lie in the order of `LossParameters`, followed by those of the norms before attention. Adam works
+    elementwise, so one step on the vector changes every parameter as a step on that parameter alone would.
     """
     parameters = [*model.loss_parameters()[NORMED:], *model.norm_parameters()]
     flat = nn.Parameter(nn.utils.parameters_to_vector(parameters).detach())
@@ -60,9 +62,9 @@ def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
 
 
 def autograd_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
-    """A function that sets `flat.grad` to the gradient of the loss of `model`, by PyTorch, and returns the loss.
+    """A function that computes the loss of `model` on a batch with PyTorch, and sets `flat.grad` to its gradient.
 
-    `flat` is what `flatten(model)` returned.
+    The function returns the loss. `flat` is the parameter vector that `flatten(model)` returned.
     """
 
     def set_gradient(counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]):
@@ -75,10 +77,11 @@ def autograd_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " pa
 
 
 def compiled_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
-    """A function that sets `flat.grad` to the gradient of the loss of `model`, by the CPU kernel, and returns the loss.
+    """A function that computes the loss of `model` on a batch by the CPU kernel, and sets `flat.grad` to its gradient.
 
-    `flat` is what `flatten(model)` returned. The kernel computes the loss and its gradient with respect to the normed
-    embeddings and the parameters after the norms; torch's autograd continues from the normed embeddings.
+    The function returns the loss. `flat` is the parameter vector that `flatten(model)` returned. The kernel computes
+    derivatives with respect to the embeddings after the norm before attention, and to all parameters but those of that
+    norm; torch's autograd continues through the norm.
     """
     parameters, gradient = flat.detach().numpy(), flat.grad.numpy()
     sizes = Sizes(*model.embedding.weight.shape, len(model.layer.linear1.bias))
@@ -101,6 +104,6 @@ def compiled_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " pa
 def compiled_loss(
     parameters: LossParameters, counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]
 ) -> tuple[float, int]:
-    """The loss in nats per token and the number of tokens predicted rightly, of CPU tensors, without a gradient."""
+    """The loss of a batch in nats per token and the number of correctly predicted tokens, by the CPU kernel."""
     arrays = [parameter.detach().numpy() for parameter in parameters]
     return kernel.loss_only(counts.numpy(), label.numpy(), arrays)

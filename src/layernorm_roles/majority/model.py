@@ -1,16 +1,17 @@
-"""The majority transformer, exactly, on class counts instead of tokens.
+"""The transformer of the majority task (Brody et al. 2023), computed exactly from class counts instead of tokens.
 
-The released model is one `torch.nn.TransformerEncoderLayer` without positions, read out by the transposed
-embedding. Without positions, equal tokens of a sequence have equal outputs, and attention over tokens is attention
-over classes weighted by their counts. With n_bj the count of class j in sequence b, the normed embeddings h for
-queries and keys and h' for values, q = h W_Q^T, k = h W_K^T, v = h' W_V^T, u = v W_o^T and
-A_cj = exp(q_c.k_j / sqrt(d_model) - max_j):
+The released model is one `torch.nn.TransformerEncoderLayer` without positions, read out by the transposed embedding.
+Without positions, equal tokens of a sequence have equal outputs, and attention over tokens is attention over classes
+weighted by their counts. Let n_bj be the count of class j in sequence b, E the embedding matrix, h and h' the matrix E
+after the norms that make queries and keys (h) and values (h'), q = h W_Q^T, k = h W_K^T, v = h' W_V^T, u = v W_o^T and
+A_cj = exp((q_c.k_j - max_i q_c.k_i) / sqrt(d_model)). With attention's output bias b_o, and with norm2, the LayerNorm
+before the feed-forward part,
 
     y_bc = E_c + b_o + (sum_j n_bj A_cj u_j) / (sum_j n_bj A_cj)
     r_bc = y_bc + feed_forward(norm2(y_bc)),    logits_bc = E r_bc
     loss = sum_bc n_bc cross_entropy(logits_bc, label_b) / sum_bc n_bc
 
-over the pairs (b, c) with n_bc > 0: the same number as from tokens, and the same gradients.
+over the pairs (b, c) with n_bc > 0. This loss and its gradients equal those computed token by token.
 """
 
 import math
@@ -25,15 +26,16 @@ from layernorm_roles.majority.parameters import LossParameters
 
 
 class MajorityTransformer(nn.Module):
-    """The released one-layer transformer; its parameters and their initialisation are torch's.
+    """The one-layer transformer that Brody et al. (2023) train on the majority task, with torch's initialisation.
 
-    `norm`, the norm before attention, is a name for `norms.build_pair`. As released there is one head, attention's
-    input projection has no bias, and norm2 is an ordinary LayerNorm with gain and bias; eps is 0 in all norms. The
-    model has no `forward`: `pair_loss` computes the loss from `loss_parameters`.
+    `norm` is the name of the norm before attention for `norms.build_pair`. As in the released code there is one head,
+    attention's input projection has no bias, and norm2, before the feed-forward part, is an ordinary LayerNorm with
+    gain and bias; eps is 0 in all built-in norms. The model has no `forward`: `pair_loss` takes the result of
+    `loss_parameters`.
     """
 
     norm_values: nn.Module | None
-    """The norm from which values are made, if that is not the norm of queries and keys, `layer.norm1`."""
+    """The norm whose output makes the values; None if that is `layer.norm1`, whose output makes queries and keys."""
 
     def __init__(self, classes: int, d_model: int, d_ff: int, norm: str):
         super().__init__()
@@ -47,20 +49,20 @@ class MajorityTransformer(nn.Module):
         self.norm_values = None if norm_values is self.layer.norm1 else norm_values
 
     def normed(self) -> tuple[Float[Tensor, "classes d_model"], Float[Tensor, "classes d_model"]]:
-        """The normed embeddings from which queries and keys (the first) and values (the second) are made.
+        """The embeddings after the norm before attention: those for queries and keys, and those for values.
 
-        Both are one tensor unless the variant is split.
+        Both are one tensor unless values are made by another norm than queries and keys.
         """
         normed = self.layer.norm1(self.embedding.weight)
         return normed, normed if self.norm_values is None else self.norm_values(self.embedding.weight)
 
     def norm_parameters(self) -> list[nn.Parameter]:
-        """The parameters of the norm before attention, or of both norms; empty for most variants."""
+        """The parameters of the norm or norms before attention; an empty list if they learn nothing."""
         of_values = [] if self.norm_values is None else self.norm_values.parameters()
         return [*self.layer.norm1.parameters(), *of_values]
 
     def loss_parameters(self) -> LossParameters:
-        """The parameters and normed embeddings that the loss depends on, by name, for autograd."""
+        """All that the loss depends on, for autograd: parameters, and embeddings after the norm before attention."""
         attention, layer = self.layer.self_attn, self.layer
         normed, normed_values = self.normed()
         return LossParameters(
@@ -80,10 +82,11 @@ class MajorityTransformer(nn.Module):
 
     @torch.no_grad()
     def keys_and_queries(self) -> tuple[Float[Tensor, "classes d_model"], Float[Tensor, "classes d_model"]]:
-        """The key h_c and the query W_K' W_Q h_c / sqrt(d_model) of every class c, where h = normed()[0].
+        """The keys h_c and the queries W_K' W_Q h_c / sqrt(d_model) of the classes c, two matrices with a row a class.
 
-        Both are in the coordinates of the residual stream: their scalar product is the attention score, and the
-        query's angle to the ones vector is that of the paper's Figure 2a.
+        h_c is the embedding of class c after the norm before attention, and a prime is a transpose. Keys and queries
+        are both in the coordinates of the residual stream: their inner product is the attention score, and the angle of
+        a query to the ones vector is the one in Figure 2a of Brody et al. (2023).
         """
         keys = self.layer.norm1(self.embedding.weight)
         w_query, w_key, _ = self.layer.self_attn.in_proj_weight.chunk(3)
@@ -93,7 +96,11 @@ class MajorityTransformer(nn.Module):
 def attention_and_values(
     parameters: LossParameters,
 ) -> tuple[Float[Tensor, "classes classes"], Float[Tensor, "classes d_model"]]:
-    """A, the unnormalised attention of a query's class (row) to a key's (column), and u, the values after W_o."""
+    """Unnormalised attention weights between classes, and the classes' values after attention's output matrix W_o.
+
+    The weight of a query's class (row) for a key's class (column) is the exponential of their score minus the row's
+    largest score. In this module's formulas they are A and u.
+    """
     w_query, w_key, w_value = parameters.in_weight.chunk(3)
     q, k = parameters.normed @ w_query.T, parameters.normed @ w_key.T
     v = parameters.normed_values @ w_value.T
@@ -105,11 +112,12 @@ def attention_and_values(
 def pair_loss(
     parameters: LossParameters, counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
-    """The loss of a batch in nats per token, and the number of tokens whose prediction is right.
+    """The cross-entropy of a batch in nats per token, and the number of tokens at which the model predicts the label.
 
-    Scores of one query that differ by more than about 85 (float32) underflow: if only such classes are present
-    the loss is NaN, and the run counts as diverged. With `projection_grown` that is so before training, since the
-    embeddings have standard deviation 1 here, and not 0.02.
+    `counts` has the number of tokens of each class in each sequence, `label` the majority class of each sequence.
+    Weights of scores that lie more than about 85 (float32) below the largest score of their query underflow: if a
+    sequence has only such classes the loss is NaN, and the run counts as diverged. With the norm `projection_grown`
+    that is so before training, since embeddings have standard deviation 1 here, and not 0.02 as in the language models.
     """
     p, d_model = parameters, parameters.embedding.shape[1]
     attention, values = attention_and_values(parameters)

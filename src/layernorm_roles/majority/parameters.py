@@ -1,4 +1,4 @@
-"""The parameters and normed embeddings that the majority transformer's loss depends on: names, shapes and order."""
+"""Names, shapes and order of what the loss of the majority task's transformer depends on."""
 
 import math
 from typing import NamedTuple
@@ -11,23 +11,23 @@ Array = np.ndarray | Tensor
 
 
 class LossParameters(NamedTuple):
-    """The normed embeddings and the parameters that the loss of the majority transformer depends on.
+    """What the loss of the majority task's transformer depends on: its parameters, and the embeddings after a norm.
 
-    Of the norm before attention the loss depends on the two normed embeddings alone. The fields hold torch tensors in
-    `model`, numpy arrays in `kernel`, and in gradients the derivatives of the loss. Where they lie one after the other
-    in a flat vector, they do so in the order of the fields.
+    The norm before attention enters the loss by `normed` and `normed_values` alone, so its parameters are no fields
+    here. The fields hold torch tensors in `model`, numpy arrays in `kernel`, and in a gradient the derivatives of the
+    loss with respect to each field. In a flat vector the arrays lie one after the other in the order of the fields.
     """
 
     normed: Float[Array, "classes d_model"]
-    """h, the embedding after the norm from which queries and keys are made."""
+    """h, the embeddings after the norm before attention that makes queries and keys."""
     normed_values: Float[Array, "classes d_model"]
-    """h', the embedding after the norm from which values are made: equal to h unless the variant is split."""
+    """h', the embeddings after the norm before attention that makes values; h unless values have another norm."""
     embedding: Float[Array, "classes d_model"]
-    """E, one row a class; the readout is its transpose."""
+    """E, the embedding, with a row for each class; the transposed embedding maps the residual stream to logits."""
     in_weight: Float[Array, "3*d_model d_model"]
-    """W_Q, W_K and W_V, one below the other."""
+    """W_Q, W_K and W_V, the matrices that make queries, keys and values, stacked in this order."""
     out_weight: Float[Array, "d_model d_model"]
-    """W_o, which takes the attended values to the residual stream."""
+    """W_o, which maps the attended values to the residual stream."""
     out_bias: Float[Array, " d_model"]
     """b_o, which is added to the attended values in the residual stream."""
     norm_gain: Float[Array, " d_model"]
@@ -48,15 +48,15 @@ class Sizes(NamedTuple):
     """The sizes of a majority transformer, which determine the shapes of its `LossParameters`."""
 
     classes: int
-    """Different tokens."""
+    """Number of different tokens."""
     d_model: int
     """Size of the residual stream, of the queries and of the keys."""
     d_ff: int
-    """Hidden units of the feed-forward part."""
+    """Number of hidden units of the feed-forward part."""
 
     @property
     def shapes(self) -> LossParameters:
-        """The shape of every field of `LossParameters`."""
+        """A `LossParameters` whose fields hold the shapes of the arrays instead of the arrays."""
         c, d, f = self
         return LossParameters(
             (c, d), (c, d), (c, d), (3 * d, d), (d, d), (d,), (d,), (d,), (f, d), (f,), (d, f), (d,)
@@ -64,10 +64,10 @@ class Sizes(NamedTuple):
 
     @property
     def entries(self) -> list[int]:
-        """The number of entries of every field of `LossParameters`."""
+        """The number of entries of each array in `LossParameters`, in the order of its fields."""
         return [math.prod(shape) for shape in self.shapes]
 
     @property
     def total(self) -> int:
-        """The number of entries of all fields of `LossParameters` together: the length of the flat vector."""
+        """The number of entries of all arrays in `LossParameters`: the length of the flat vector that holds them."""
         return sum(self.entries)

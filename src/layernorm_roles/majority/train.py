@@ -1,4 +1,4 @@
-"""Training runs of the majority transformer, as released: Adam, a permutation an epoch, linear decay."""
+"""Training of the majority task's transformers as in Brody et al. (2023): Adam, linear decay, shuffled epochs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -28,42 +28,46 @@ from layernorm_roles.settings.majority import MajorityTraining
 
 
 class MajorityRun(NamedTuple):
-    """One training run of the majority task, as a plan describes it."""
+    """One training run of the majority task, as an entry of `runs` in a job's plan file (JSON) describes it."""
 
     name: str
     """Unique name of the run, with which its lines in logs and the names of its weights begin."""
     experiment: str
+    """Name of the experiment, an entry of `majority` in config.yaml, that the run belongs to."""
     variant: str
     """Variant of the norm before attention, by its name in tables and figures."""
     norm: str
-    """The norm before attention for `norms.build_pair`: the variant, or package.module:Class for one's own."""
+    """The norm before attention for `norms.build_pair`: a variant's name, or a user's package.module:Class."""
     seed: int
     """Seed of the data, the batches, the parameters, and of whatever the norm draws."""
     d_model: int
+    """Size of the residual stream."""
     base_learning_rate: float
     """Adam's learning rate at the first step."""
 
     @property
     def columns(self) -> dict[str, str | int | float]:
-        """The columns that name the run in its tables."""
+        """The values of the columns that identify the run in tables, by column: all fields but name and norm."""
         return {name: value for name, value in self._asdict().items() if name not in ("name", "norm")}
 
 
 class TrainedRun(NamedTuple):
-    """Results of a training run: rows of `majority_metrics` and `majority_vectors` without its name, and the model."""
+    """The model of a finished training run, and its measurements, as tables without the columns that name the run."""
 
     metrics: pd.DataFrame
+    """Rows of table `majority_metrics`, one for each evaluation of the model, with what `evaluate` returns."""
     vectors: pd.DataFrame
+    """Rows of table `majority_vectors`: keys and queries before training and, unless it diverged, after it."""
     model: MajorityTransformer
 
 
 def train_batch(plan: Plan, data: Sequence[str | Path], out: Mapping[str, str | Path]) -> None:
-    """Train the runs of a job one after another and write its files, by the names metrics, vectors and weights.
+    """Train the runs of a job one after another, and write their metrics, vectors and weights to the paths in `out`.
 
-    `plan` has the runs, the settings that they share, the device, cpu or cuda, and the key device_check of config.yaml;
-    `data` are the files of the jobs that it reads, one for each seed. Weights are named <run>/<parameter>. A killed
-    call goes on from where it was when it is made again with an equal plan: every run keeps its last checkpoint
-    until all are finished, because Snakemake deletes what a killed job has written.
+    `plan`, the job's plan file, has the runs, their settings, the device (cpu or cuda), and the key device_check of
+    config.yaml. `data` are the files with a data set for each seed, in the order of the jobs in the plan's made_by.
+    Weights are named <run>/<parameter>. If the process is killed, a call with an equal plan goes on where it was: every
+    run keeps its last checkpoint until all are finished, because Snakemake deletes what a killed job has written.
     """
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
     settings = MajorityTraining.model_validate(plan["settings"])
@@ -93,11 +97,11 @@ def train(
 ) -> TrainedRun:
     """Train one model on data["train"] and evaluate it on both data["train"] and data["test"].
 
-    Without a `device` the CPU trains. On one machine equal arguments give equal bytes, also when the run goes on from
-    `checkpoint`. That is written every `settings.checkpoint_every` steps and at the end, for the caller to remove once
-    the results are safe. Raises ValueError if the loss is not finite before training. A run whose loss stops being
-    finite ends there: the rows of later evaluations are `divergence.rows_after_divergence`, and it has no vectors of
-    the final checkpoint.
+    Without a `device` the CPU trains. On one machine equal arguments give equal results, to the byte, also when the run
+    goes on from `checkpoint`. The checkpoint is written every `settings.checkpoint_every` steps and at the end; the
+    caller removes it once the results are safe. Raises ValueError if the loss is not finite before training. A run
+    whose loss stops being finite ends there: `divergence.rows_after_divergence` makes the metrics of its later
+    evaluations, and its vectors are those before training alone.
     """
     device = device or Device()
     seed_torch(run.seed)
@@ -146,7 +150,10 @@ def train(
 
 
 def batch_rows(rows: int, size: int, seed: int) -> Iterator[Int[np.ndarray, " batch"]]:
-    """Yield the row numbers of each training batch: a new permutation an epoch, whose last batch is what remains."""
+    """Yield the row numbers of one training batch after another, without end.
+
+    An epoch is a new permutation of `rows` rows, cut into batches of `size`, of which the last has what remains.
+    """
     rng = generator(Stream.MAJORITY_BATCHES, seed)
     while True:
         order = rng.permutation(rows)
@@ -160,7 +167,7 @@ def write(
     device: str,
     out: Mapping[str, str | Path],
 ) -> None:
-    """Write the weights, vectors and metrics of a batch of runs; `device` describes the device that trained them."""
+    """Write the weights, vectors and metrics of trained runs to `out`, with `plan` and `device` in the metadata."""
     weights = {
         f"{run.name}/{name}": tensor
         for run, result in results.items()

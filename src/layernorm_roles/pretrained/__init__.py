@@ -1,1 +1,1 @@
-"""Keys and queries of pretrained models: which keys of their heads some query can select."""
+"""Keys and queries of pretrained transformers: which keys of their attention heads some query can select."""

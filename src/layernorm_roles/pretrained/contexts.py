@@ -1,4 +1,4 @@
-"""Texts as token ids, by the tokenizer of a pretrained model."""
+"""Held-out texts as token ids of a pretrained model's tokenizer, all cut to one length."""
 
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -15,15 +15,16 @@ class Tokens(NamedTuple):
     """The tokenizer of a pretrained model, as two functions."""
 
     encode: Callable[[str, int], list[int]]
-    """Takes a text and a largest number of tokens; returns token ids, the model's special tokens among them."""
+    """Takes a text and a largest number of tokens; returns token ids, with the model's special tokens among them."""
     spell: Callable[[int], str]
     """Takes a token id; returns the text of the token."""
 
 
 def first_of_each_document(contexts: pd.DataFrame, tokenizer: Tokenizer) -> list[str]:
-    """The text of the first long context of each held-out document, in their order in table `contexts`.
+    """The text of the first long context of each held-out document, in the order of table `contexts`.
 
-    `tokenizer` is the one that made the contexts. One text a document, so that texts are independent of each other.
+    `tokenizer` is the one that made the contexts' tokens, not that of a pretrained model. There is one text a document,
+    so that texts are independent of each other.
     """
     long = contexts[contexts.texts == "long"].sort_values("context").drop_duplicates("document")
     return [tokenizer.decode(list(map(int, tokens))) for tokens in long.tokens]
@@ -32,11 +33,11 @@ def first_of_each_document(contexts: pd.DataFrame, tokenizer: Tokenizer) -> list
 def contexts(
     texts: Iterable[str], tokens: Tokens, context_length: int, number: int, name: str
 ) -> dict[int, list[int]]:
-    """The first `number` texts that give `context_length` tokens, cut to them: token ids by a text's place in `texts`.
+    """Token ids, by index in `texts`, of the first `number` texts with `context_length` tokens or more, cut to that.
 
     Special tokens count. Shorter texts are left out, because the share of unselectable keys depends on the number of
-    keys. If fewer than `number` texts are long enough, there is a warning, and ValueError if none is. `name` is the
-    model's name in config.yaml, for the message.
+    keys. A warning is given if fewer than `number` texts are long enough; raises ValueError if none is. Both name the
+    model by `name`, its key in config.yaml.
     """
     read = ((place, tokens.encode(text, context_length)) for place, text in enumerate(texts))
     chosen = dict(islice(((place, ids) for place, ids in read if len(ids) == context_length), number))
@@ -55,7 +56,7 @@ def contexts(
 def tokens_of(files: ModelFiles) -> Tokens:
     """The tokenizer of a model, as its tokenizer_config.json or its GGUF file says, or else its tokenizer.json alone.
 
-    Raises ValueError if the folder has none of them.
+    Raises ValueError if that cannot be loaded.
     """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 

@@ -1,4 +1,4 @@
-"""What is measured of a pretrained model that config.yaml names: which keys can win, and with how much attention."""
+"""What is measured of a pretrained model: which keys some query can select, and how much attention keys can get."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,17 +21,18 @@ from layernorm_roles.text import tokenizer as tokenizers
 from layernorm_roles.text.prepared import PreparedText
 
 SITES = ("before_norm", "after_norm", "head", "head_without_norm", "head_cut")
-"""The sites of `heads.keys.stacks_at` at which keys are certified; a layer whose norm or projections are unknown has
-fewer."""
+"""The names in `heads.keys.stacks_at` of the points of a layer at which keys are certified; a layer whose norm or
+projections are unknown has fewer."""
 UNTRAINED_SEED = 0
 """Seed of the random weights of the untrained network with which a pretrained one is compared."""
 
 
 def measure(name: str, settings: PretrainedModel, texts: list[str]) -> dict[str, pd.DataFrame]:
-    """Selectability, ceilings and norms' inputs of the pretrained model `name` of config.yaml: Parquet tables by name.
+    """The tables of all that is measured of the pretrained model `name` of config.yaml, by table name.
 
-    Read are the first of `texts` that are long enough; the column context is their place in `texts`. Raises ValueError,
-    in one line, if files of the model are missing or cannot be used, or if the texts are too few or too short.
+    They say which keys are selectable, how much attention keys can get, and what the norms' projections do. Of `texts`,
+    the first that are long enough are read; column context is the index in `texts`. Raises ValueError, in one line, if
+    files of the model are missing or cannot be used, or if the texts are too few or too short.
     """
     files = locate(name, settings)
     model, tokens = load(files), tokens_of(files)
@@ -63,9 +64,9 @@ def measure(name: str, settings: PretrainedModel, texts: list[str]) -> dict[str,
 
 
 def measure_files(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str | Path]) -> None:
-    """Write the tables of the model that a job's plan names to the files `out`, by the names of the tables.
+    """Measure the pretrained model that `plan` names, and write each table to the path in `out` with the table's name.
 
-    The texts are the held-out ones of the prepared text whose manifest is given.
+    The model reads the held-out documents of the prepared text whose manifest file is `manifest`.
     """
     checked, text = PretrainedModel.model_validate(plan["settings"]), PreparedText(Path(manifest).parent)
     held_out = first_of_each_document(store.read(text.contexts, "contexts"), tokenizers.load(text.tokenizer))

@@ -1,4 +1,4 @@
-"""What the projections of a pretrained model's norms take away, and what its attention would be without them."""
+"""What the projection in a pretrained model's norms takes away, and how its attention would change without it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,10 +14,11 @@ from layernorm_roles.random_streams import Stream, generator
 
 
 def projection_changed(direction: Float[np.ndarray, " d"]) -> NormChange:
-    """A change of norms: LayerNorm goes without its projection, RMSNorm gets one, along `direction`, of length sqrt(d).
+    """A function for `RecordingModel.record` that takes LayerNorm's projection away, and gives an RMSNorm one.
 
-    A projection takes away the mean of the input times the ones vector. With the ones vector as direction a LayerNorm
-    no longer does, and an RMSNorm does; with another direction as much is added or taken away along that one.
+    A projection subtracts the mean of the input times the ones vector. With the ones vector as `direction` a LayerNorm
+    no longer does, and an RMSNorm does. With another direction of length sqrt(d), as a control, a projected LayerNorm
+    adds, and an RMSNorm subtracts, the mean times that direction.
     """
 
     def change(norm: LearnedNorm, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
@@ -29,14 +30,17 @@ def projection_changed(direction: Float[np.ndarray, " d"]) -> NormChange:
 
 
 def random_direction(d: int, context: int) -> Float[np.ndarray, " d"]:
-    """A random vector that is orthogonal to the ones vector, and as long as that, for one context."""
+    """A random vector of length sqrt(d) that is orthogonal to the ones vector, drawn for one context by its number."""
     u = generator(Stream.RANDOM_DIRECTION, context, d).standard_normal(d)
     u -= u.mean()
     return u * np.sqrt(d) / np.linalg.norm(u)
 
 
 def ones_shares(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.DataFrame:
-    """How much of norms' inputs lies along the ones vector: table ones_share; `contexts` has token ids by number."""
+    """Table `ones_share` but for columns that name the model: how much of norms' inputs lies along the ones vector.
+
+    `contexts` has the token ids of each context by its number.
+    """
     parts = [
         ones_direction.table(model.network, lambda tokens=tokens: model.record(tokens)).assign(context=number)
         for number, tokens in contexts.items()
@@ -45,9 +49,12 @@ def ones_shares(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) ->
 
 
 def shifts(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.DataFrame:
-    """How far attention moves when every norm of the residual stream loses its projection, or gets one.
+    """Table `projection_shift` without its column model: how far attention moves when norms lose or get a projection.
 
-    The columns are those of table projection_shift but model. There are no rows for a model whose norms are not known.
+    Every LayerNorm of the residual stream loses its projection, or every RMSNorm gets one. How far attention moves is
+    half the sum of absolute differences of weights, a mean over queries; column random_direction is the control.
+    `contexts` has the token ids of each context by its number. There are no rows for a model whose norms are unknown,
+    or of both kinds.
     """
     rows = []
     for number, tokens in contexts.items():

@@ -1,7 +1,7 @@
-"""What makes queries and keys out of the residual stream: a norm, a linear projection, and a rotary embedding.
+"""Finds what turns a pretrained model's residual stream into queries and keys: norm, linear maps, rotary embedding.
 
-Names of modules only suggest what a pretrained model computes. A norm or projection is returned only if it gives
-again the numbers that the model computed, so that an unusual architecture is never described wrongly.
+Names of modules only suggest what a pretrained model computes. A norm or linear map is returned only if it gives the
+numbers that the model computed, so that an unusual architecture is never described wrongly.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,8 @@ def learned_norm(
 ) -> LearnedNorm | None:
     """The norm that turns x into y, which `module` computed; None if it is no LayerNorm or RMSNorm of the last axis.
 
-    transformers computes RMSNorm in float32, even in a model in float64: y need agree to 1e-5 of its largest entry.
+    The norm's output must agree with y to 1e-5 of y's largest entry: transformers computes RMSNorm in float32, even in
+    a model in float64.
     """
     eps = next(
         (v for n in ("eps", "variance_epsilon", "epsilon") if (v := getattr(module, n, None)) is not None),
@@ -47,10 +48,10 @@ def projections(
     norms: tuple[LearnedNorm | None, LearnedNorm | None],
     rotation: Rotation | None,
 ) -> tuple[Projection, Projection] | None:
-    """The projections of the attention module `module` to `queries` and `keys` from its input x.
+    """The maps by which the attention module `module` makes `queries` and `keys` of its input x; None if unknown.
 
-    `norms` are those of queries and keys after the linear maps, and `rotation` is the rotary embedding that the
-    module was given. Returns None if no known reading of the module's weights gives the queries and keys to 1e-9 of
+    `norms` are those of queries and keys after the linear maps, and `rotation` is the rotary embedding that the module
+    was given. The maps are unknown if no known reading of the module's weights gives the queries and keys to 1e-9 of
     their largest entry.
     """
     heads, _, d_head = queries.shape
@@ -69,7 +70,7 @@ def projections(
 
 
 def _linear_maps(module: nn.Module, query_size: int, key_size: int) -> Iterator[list[tuple]]:
-    """Each reading of the module's weights as (W_Q, b_Q) and (W_K, b_K), matrices with a row an output."""
+    """Yield each reading of the weights of `module` as [(W_Q, b_Q), (W_K, b_K)]; a matrix has a row an output."""
     for names in _NAMES:
         maps = [_linear_map(getattr(module, name, None)) for name in names]
         if None not in maps and [len(weight) for weight, _ in maps] == [query_size, key_size]:
@@ -92,7 +93,7 @@ def _linear_map(module: nn.Module | None) -> tuple[np.ndarray, np.ndarray] | Non
 
 
 def _vector(parameter: object, size: int) -> Float[np.ndarray, " size"]:
-    """A parameter of a module as a vector of `size` numbers; zeros if it is none."""
+    """The parameter of a module as a vector of `size` numbers; zeros if the module has no such parameter."""
     if not isinstance(parameter, Tensor) or parameter.shape != (size,):
         return np.zeros(size)
     return parameter.detach().double().numpy()

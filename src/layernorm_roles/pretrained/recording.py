@@ -1,6 +1,6 @@
-"""Queries and keys of a pretrained model of transformers, recorded where they meet in attention.
+"""Queries and keys of a pretrained model of the package transformers, recorded while it computes attention.
 
-The attention function that `load` gives a model stores queries and keys, and then does what the model's own does. So
+`load` gives a model an attention function that stores queries and keys, and then does what torch's attention does. So
 every architecture works whose attention goes through transformers' AttentionInterface. What is known beyond the heads
 (the input of attention, the stream before its norm, the weights) has been checked against the recorded numbers, see
 `projections`.
@@ -35,11 +35,11 @@ _NAME = "recording"
 
 
 NormChange = Callable[[LearnedNorm, np.ndarray], np.ndarray]
-"""A function that replaces the norms of the residual stream: from a norm and its input to an output."""
+"""A function that takes a norm of the residual stream and its input, and returns what replaces the norm's output."""
 
 
 class RecordingModel:
-    """A model of transformers that gives the queries and keys of every layer on a context."""
+    """A model of the package transformers that records the queries and keys of every layer while it reads a context."""
 
     def __init__(self, network: nn.Module):
         """Wrap a transformers model in float64 whose attention function is the recording one, as `load` makes it."""
@@ -47,17 +47,18 @@ class RecordingModel:
 
     @property
     def longest(self) -> int | None:
-        """Tokens that the model can read; None if its configuration does not say."""
+        """The largest number of tokens that the model can read; None if its configuration does not say."""
         config = self.network.config
         config = config.get_text_config() if hasattr(config, "get_text_config") else config
         return getattr(config, "max_position_embeddings", None)
 
     @torch.no_grad()
     def record(self, tokens: Sequence[int], change: NormChange | None = None) -> list[Layer]:
-        """Queries, keys and inputs of every layer's attention on one context, given as token ids, special ones too.
+        """Run the model on one context, and return the queries, keys and inputs of every layer's attention.
 
-        A `change` replaces the norms of the residual stream. Raises ValueError if the model cannot read the tokens, or
-        if its attention is more than a softmax of inner products.
+        `tokens` are the token ids of the context, special ones too. `change` replaces the outputs of the norms of the
+        residual stream. Raises ValueError if the model cannot read the tokens, or if its attention is more than a
+        softmax of inner products.
         """
         if self.longest is not None and len(tokens) > self.longest:
             raise ValueError(
@@ -80,7 +81,7 @@ class RecordingModel:
         return calls.layers
 
     def untrained(self, seed: int) -> "RecordingModel":
-        """A model of equal architecture whose weights are freshly drawn, as its configuration says."""
+        """A model of equal architecture with random weights, drawn with `seed` as its configuration says."""
         from transformers import AutoModel
 
         seed_torch(seed)
@@ -93,9 +94,10 @@ class RecordingModel:
 
 
 def load(files: ModelFiles) -> RecordingModel:
-    """The model of `files` in float64; nothing is downloaded.
+    """The pretrained model in `files`, in float64, ready to record queries and keys; nothing is downloaded.
 
-    Raises ValueError if transformers cannot load it, if weights are missing, or if its attention cannot be recorded.
+    Raises ValueError if transformers cannot load it, if weights are missing, not finite or quantised in an unknown way,
+    or if it has both encoder and decoder, or no layers.
     """
     from transformers import AutoModel
     from transformers.utils import logging
@@ -145,11 +147,11 @@ def load(files: ModelFiles) -> RecordingModel:
 
 @dataclass
 class _Calls:
-    """Records of one forward pass of a pretrained model: queries and keys of its layers, inputs of modules, norms."""
+    """What is noted in one forward pass of a pretrained model: its layers, and the inputs of modules and norms."""
 
     layers: list[Layer] = field(default_factory=list)
     inputs: dict[nn.Module, tuple[tuple, dict[str, Any]]] = field(default_factory=dict)
-    """Arguments of the modules that are running."""
+    """Positional and named arguments of the modules that are running."""
     norms: deque[tuple[nn.Module, LearnedNorm, Tensor, Tensor]] = field(
         default_factory=lambda: deque(maxlen=8)
     )
@@ -212,7 +214,7 @@ def _recorded(calls: _Calls, module: nn.Module, query: Tensor, key: Tensor, mask
 
 
 def _visible(module: nn.Module, mask: Tensor | None, n: int, causal: bool | None) -> Bool[np.ndarray, "n n"]:
-    """Which keys each query may attend to, by the rules of transformers' sdpa_attention_forward."""
+    """A mask of the keys (columns) that each query (row) may attend to, as in transformers' sdpa_attention_forward."""
     if mask is None:
         causal = getattr(module, "is_causal", True) if causal is None else causal
         return np.tril(np.ones((n, n), bool)) if causal else np.ones((n, n), bool)
@@ -249,7 +251,7 @@ def _norm_of(calls: _Calls, module: nn.Module | None) -> LearnedNorm | None:
 
 @contextmanager
 def _observed(network: nn.Module, calls: _Calls, change: NormChange | None) -> Iterator[None]:
-    """While the block runs, follow the arguments of all modules, and let norms compute in float64."""
+    """While the block runs, note the arguments of modules, and let norms compute in float64, or as `change` says."""
 
     def enter(module, positional, named):
         calls.inputs[module] = positional, named

@@ -16,10 +16,10 @@ _FOR_GGUF = ("gguf", "accelerate")
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """The files of a model, as transformers stores them."""
+    """The files of a pretrained model: a folder as the package transformers writes it, or a GGUF file."""
 
     folder: Path
-    """Folder with config.json and the tokenizer, or of the GGUF file, which holds both."""
+    """The folder with config.json and the tokenizer; of a GGUF file, which holds both, the folder that it is in."""
     weights: tuple[Path, ...]
     """model.safetensors, or the shards that its index names, in the order of their names, or a GGUF file."""
 
@@ -29,14 +29,15 @@ class ModelFiles:
         return self.weights[0].name if self.weights[0].suffix == ".gguf" else None
 
     def sha256(self) -> str:
-        """The SHA-256 of the weights, several files one after another: `cat model-*.safetensors | sha256sum`."""
+        """The SHA-256 of the weights, as `cat model-*.safetensors | sha256sum` prints it for several files."""
         return sha256_of(*self.weights)
 
 
 def refusal(folder: Path, what: str, error: Exception) -> str:
-    """Why transformers cannot load `what`, a model or a tokenizer, of `folder`, in one line.
+    """A message of one line on why transformers cannot load `what`, a model or a tokenizer, from `folder`.
 
-    Code in the folder, which a key auto_map names, is never run; the line says so if that is what is missing.
+    `error` is what transformers raised. Code in the folder, which a key auto_map of a JSON file names, is never run; if
+    there is such a key, the message says so.
     """
     for name in ("config.json", "tokenizer_config.json"):
         file = folder / name
@@ -54,7 +55,7 @@ def locate(name: str, settings: PretrainedModel) -> ModelFiles:
     """The files of the model that config.yaml describes under pretrained.`name`.
 
     Raises ValueError, in one line with the key, its value and what is expected there, if the package or the folder is
-    missing, holds no model in safetensors, or has weights of another SHA-256 than the settings give.
+    missing, holds no model that can be read, or has weights of another SHA-256 than the settings give.
     """
     model = files_at(*_place(name, settings))
     if settings.sha256 is not None and (actual := model.sha256()) != settings.sha256:
@@ -68,8 +69,8 @@ def locate(name: str, settings: PretrainedModel) -> ModelFiles:
 def files_at(path: Path, given: str) -> ModelFiles:
     """The files of the model at `path`, a folder or a GGUF file.
 
-    `given` is the key of config.yaml with its value, for error messages. Raises ValueError if a file of the model is
-    missing, or the package that reads GGUF files.
+    `given` is the key of config.yaml with its value, for error messages. Raises ValueError if a file of the model, or
+    the package that reads GGUF files, is missing.
     """
     if path.suffix == ".gguf" and path.is_file():
         if missing := [name for name in _FOR_GGUF if importlib.util.find_spec(name) is None]:
@@ -96,7 +97,7 @@ def files_at(path: Path, given: str) -> ModelFiles:
 
 
 def _shards(index: Path, given: str) -> list[str]:
-    """The names of the files that a safetensors index lists."""
+    """The names of the weight files that the JSON file `index` lists; raises ValueError if it lists none."""
     try:
         names = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
         if names and all(Path(name).name == name and name.endswith(".safetensors") for name in names):
@@ -109,7 +110,7 @@ def _shards(index: Path, given: str) -> list[str]:
 
 
 def _place(name: str, settings: PretrainedModel) -> tuple[Path, str]:
-    """Where the settings say that the model lies, and the key that says so with its value."""
+    """Where the settings say that the model lies, and the key of config.yaml that says so, with its value."""
     key = f"pretrained.{name}"
     if settings.path is not None:
         return Path(settings.path).absolute(), f"{key}.path = {settings.path!r}"
@@ -133,7 +134,7 @@ def _place(name: str, settings: PretrainedModel) -> tuple[Path, str]:
 
 
 def _download(repository: str, given: str) -> Path:
-    """The local folder of a model of the hub; downloaded, unless it was before."""
+    """The local folder of the model `repository` of the Hugging Face hub, which is downloaded unless it was before."""
     from huggingface_hub import snapshot_download
 
     try:

@@ -1,1 +1,1 @@
-"""The experiment on random keys (Figures 1c and 1d): which Gaussian keys can be selected, after each norm?"""
+"""The experiment on random keys (Brody et al. 2023, Figures 1c and 1d): which Gaussian keys can some query select?"""

@@ -1,6 +1,7 @@
-"""The law of widths: from how many Gaussian keys on is a share of them unselectable, by the dimension of a key?
+"""How many Gaussian keys it takes, by their dimension, for a given share of them to be unselectable.
 
-Nothing is drawn at random: the numbers are those of the exact expectation, `gaussian_keys.expected_unselectable`.
+A key is unselectable if no query gives it the strictly highest score. Nothing is drawn at random: the numbers follow
+from the exact expectation, `gaussian_keys.expected_unselectable`.
 """
 
 import pandas as pd
@@ -12,7 +13,10 @@ from layernorm_roles.settings.random_keys import Law
 
 
 def table(settings: Law) -> pd.DataFrame:
-    """Table gaussian_law: how many keys it takes, by dimension, for a share of them to be unselectable."""
+    """Table `gaussian_law`: from how many Gaussian keys on a share of them is unselectable, by dimension and share.
+
+    Column causal says whether the rivals of a key are only the keys before it; n is NaN beyond `settings.largest`.
+    """
     first, last = settings.dimensions
     dimensions = range(first, last + 1)
     progress = Progress("the law of widths", len(dimensions), "dimensions")
@@ -28,8 +32,8 @@ def table(settings: Law) -> pd.DataFrame:
 def keys_for(share: float, d: int, causal: bool, largest: int) -> int | None:
     """The smallest number of Gaussian keys in R^d of which at least `share` are expected to be unselectable.
 
-    With `causal` the rivals of a key are only the keys before it. The share grows with the number of keys: one more
-    key covers others and uncovers none. None if it takes more than `largest` keys.
+    None if it takes more than `largest` keys. With `causal` the rivals of a key are only the keys before it. The share
+    grows with the number of keys, since one more key can make others unselectable, but none selectable.
     """
 
     def excess(n: int) -> float:

@@ -1,7 +1,7 @@
 """How often does a matrix of Gaussian keys have one that no query selects, after each norm and in each precision?
 
-Source of the question: Brody et al. 2023, section 3.2 and Figures 1c and 1d. Certificates come from `selectability`,
-the exact expectation without a norm from `gaussian_keys`.
+A query selects a key if it gives this key the strictly highest score. The question is that of Brody et al. 2023,
+section 3.2 and Figures 1c and 1d. Certificates come from `selectability`, the exact expectation from `gaussian_keys`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,9 +26,9 @@ from layernorm_roles.variants import maps
 
 
 def measure(plan: Mapping[str, Any], outputs: Mapping[str, str | Path]) -> None:
-    """Write the tables random_keys, random_keys_precision and gaussian_law to the paths in `outputs`.
+    """Measure Gaussian keys, and write the tables random_keys, random_keys_precision and gaussian_law to `outputs`.
 
-    `plan` has the settings, the seed of the matrices, and what `norms.build` takes by the name of each norm.
+    `plan` has the settings, the seed of the matrices, and norms: names for `norms.build` by the names in the table.
     """
     settings = RandomKeys.model_validate(plan["settings"])
     about = provenance(plan, "cpu", Stream.RANDOM_KEYS)
@@ -42,10 +42,10 @@ def measure(plan: Mapping[str, Any], outputs: Mapping[str, str | Path]) -> None:
 
 
 def table(settings: RandomKeys, seed: int, norms: Mapping[str, str]) -> pd.DataFrame:
-    """Table `random_keys`: `settings.matrices` Gaussian matrices of each size n x d, after each norm, in float64.
+    """Table `random_keys`: how many keys of Gaussian matrices no query selects, by the matrices' size and the norm.
 
-    `seed` is that of the matrices; `norms` maps the name of a norm in the table to what `norms.build` takes.
-    Built-in norms have eps = 0. Every certificate is verified.
+    A size n x d has `settings.matrices` matrices, drawn with `seed`. `norms` maps the name of a norm in the table to
+    its name for `norms.build`; built-in norms have eps = 0. All is in float64, and every certificate is verified.
     """
     for norm in norms.values():
         build(norm, settings.dimensions[0])  # an unusable one is refused before the work
@@ -58,9 +58,10 @@ def table(settings: RandomKeys, seed: int, norms: Mapping[str, str]) -> pd.DataF
 
 
 def precision_table(settings: RandomKeys, seed: int) -> pd.DataFrame:
-    """Table `random_keys_precision`: Gaussian matrices after LayerNorm with each eps, in each precision.
+    """Table `random_keys_precision`: how many keys of Gaussian matrices no query selects after LayerNorm with an eps.
 
-    With eps > 0 LayerNorm's output is not on a sphere: the smaller a key's variance, the shorter its image.
+    It has a row for each dtype of keys and LayerNorm, eps and size n x d. With eps > 0 LayerNorm's output is not on a
+    sphere: the smaller a key's variance, the shorter its image.
     """
     precision, rows = settings.precision, []
     for n, d, keys in _matrices(settings, seed, precision.dimensions, "random keys, precision"):
@@ -73,10 +74,10 @@ def precision_table(settings: RandomKeys, seed: int) -> pd.DataFrame:
 
 
 def expected_after(norm: str, n: int, d: int) -> float | None:
-    """The expected number of unselectable keys among n standard Gaussian keys in R^d after a built-in norm.
+    """The expected number of unselectable keys among n standard Gaussian keys in R^d after the built-in norm `norm`.
 
-    None where no formula is known. A projected Gaussian is a Gaussian in d-1 dimensions; points on a sphere are all
-    vertices of their hull.
+    None where no formula is known, as for a user's own norm. A projected Gaussian is a Gaussian in d-1 dimensions;
+    points on a sphere are all vertices of their hull.
     """
     both = maps(norm)
     if both is None:
@@ -92,7 +93,7 @@ def expected_after(norm: str, n: int, d: int) -> float | None:
 def _matrices(
     settings: RandomKeys, seed: int, dimensions: tuple[int, int], title: str
 ) -> Iterator[tuple[int, int, Float[np.ndarray, "matrices n d"]]]:
-    """Yield each size (n, d) with its matrices of keys, for n and d from the first to the last given."""
+    """Yield n, d and Gaussian matrices of keys, for n from first to last of `settings.keys`, d of `dimensions`."""
     (n_first, n_last), (d_first, d_last) = settings.keys, dimensions
     sizes = [(n, d) for d in range(d_first, d_last + 1) for n in range(n_first, n_last + 1)]
     progress = Progress(title, len(sizes), "sizes")
@@ -103,9 +104,9 @@ def _matrices(
 
 
 def _row(norm: torch.nn.Module, keys: Float[np.ndarray, "matrices n d"]) -> dict[str, float | int]:
-    """The columns of `random_keys` that are measured on matrices after a norm; NaN for a margin of no key.
+    """The measured columns of table `random_keys` for matrices of keys after `norm`, in the precision of the keys.
 
-    The norm runs in the precision of the keys.
+    min_margin is NaN if no key is selectable, and max_residual if none is unselectable.
     """
     given = torch.from_numpy(keys)
     with torch.no_grad():

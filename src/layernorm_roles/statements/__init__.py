@@ -1,6 +1,6 @@
-"""What other documents say about LayerNorm, measured: one module for each small experiment.
+"""Small experiments on what other documents say about LayerNorm, one module for each.
 
-`geometry` measures an essay on LayerNorm as projection, scaling and affine map; `fusion` a question whether W_O is
-needed before a feed-forward part; `placement`, `batch_dependence` and `score_scale` lecture notes on the transformer.
-Each has a function `write`, which takes the plan of its job, input files and output files.
+`geometry` tests an essay on LayerNorm as projection, scaling and affine map; `fusion` a question whether W_O is needed
+before a feed-forward part; `placement`, `batch_dependence` and `score_scale` test lecture notes on the transformer.
+Each has a function `write`, which takes the plan of its job, and the paths of input and output files.
 """

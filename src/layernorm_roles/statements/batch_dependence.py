@@ -1,8 +1,8 @@
-"""LayerNorm and BatchNorm: does a token's output depend on who else is in the batch?
+"""Does the output of LayerNorm or BatchNorm at one token depend on the rest of the batch?
 
-Two effects, each the change in the output of one fixed token, root mean square over its features. An output's own
-root mean square is about 1, so a change of 0.1 is a tenth of the output. `others`: the other sequences of the batch
-are drawn anew. `padding`: zeros after short sequences, none against some.
+Two effects are measured, each as the change of one token's output vector, root mean square over its features. That of
+the vector itself is about 1, so a change of 0.1 is a tenth of the output. `others`: the other sequences of the batch
+are replaced. `padding`: the sequences' last vectors are set to zero instead of being cut off.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,19 +22,22 @@ from layernorm_roles.settings.statements import BatchDependence
 
 NORMS = {"layernorm": nn.LayerNorm, "batchnorm": nn.BatchNorm1d}
 WIDTH, TOKENS = 64, 16
-"""Size of a token's vector, and tokens of a sequence."""
+"""Size of a token's vector, and number of tokens of a sequence."""
 PADDING = (0.25, 0.5, 0.75)
 """Shares of a sequence that are padding."""
 
 
 def write(plan: Mapping[str, Any], out: str | Path) -> None:
-    """Write the table batch_dependence to the file `out`; the plan has `settings` and the `seeds` of the draws."""
+    """Write table `batch_dependence`, measured with the settings and seeds in `plan`, to the Parquet file `out`."""
     frame = measure(BatchDependence.model_validate(plan["settings"]), plan["seeds"])
     store.write(frame, "batch_dependence", out, provenance(plan, "cpu", Stream.BATCH_DEPENDENCE))
 
 
 def measure(settings: BatchDependence, seeds: Sequence[int]) -> pd.DataFrame:
-    """Table `batch_dependence`: one row a norm, effect, batch size and seed; means over `repeats` draws."""
+    """Table `batch_dependence`: how far a token's output changes, a mean over `settings.repeats` random batches.
+
+    It has a row for each norm, effect (see `effects`), share of padding, batch size and seed.
+    """
     rows = []
     for seed, batch in product(seeds, settings.batch_sizes):
         rng = generator(Stream.BATCH_DEPENDENCE, seed, batch)
@@ -51,10 +54,11 @@ def measure(settings: BatchDependence, seeds: Sequence[int]) -> pd.DataFrame:
 def effects(
     name: str, first: Float[Tensor, "batch tokens d"], second: Float[Tensor, "batch tokens d"]
 ) -> Iterator[tuple[str, float, float]]:
-    """Each effect on the first token of the batch `first`, as (effect, share of padding, root mean square change).
+    """Yield (effect, share of padding, change) for the first token of the batch `first` after the norm NORMS[name].
 
-    `second` gives the other sequences. `name` is a key of NORMS. LayerNorm normalises over features, BatchNorm, in
-    training mode, over all tokens of the batch for each feature.
+    The change is the root mean square over the features of the output. Effect "others" replaces all sequences but the
+    first by those of `second`; "padding" sets the end of all sequences to 0 instead of cutting it off. LayerNorm
+    normalises over features; BatchNorm, in training mode, normalises each feature over all tokens of the batch.
     """
 
     @torch.no_grad()

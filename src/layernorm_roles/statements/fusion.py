@@ -1,13 +1,14 @@
-"""Does one matrix do the work of W_O and W_1, when nothing, a residual, a LayerNorm or both stand between them?
+"""Can one matrix replace W_O, attention's output matrix, and W_1, the first of the feed-forward part after it?
 
-The value that enters the feed-forward part's nonlinearity, with c the concatenated heads and x the residual stream:
+The value that enters the feed-forward part's nonlinearity, with c the concatenated heads and x the residual stream,
+depends on what stands between the two matrices:
 
     plain           (c W_O) W_1               norm            LN(c W_O) W_1
     residual        (x + c W_O) W_1           residual_norm   LN(x + c W_O) W_1
 
-Each is replaced by the best single linear map of c with intercept (least squares on training tokens); the error is
-measured on other tokens. The blocks are random ones, and those of trained models. That a map of x and c together is
-exact for a residual alone needs no measurement: it is x W_1 + c W_O W_1, and larger than the two matrices.
+Each is predicted by the best single linear map of c with intercept (least squares on some tokens); the error is
+measured on other tokens. The blocks, layers of a transformer, are random ones, and those of trained models. For a
+residual alone a map of x and c, x W_1 + c W_O W_1, is known to be exact, but it is larger than the two matrices.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,14 +27,19 @@ from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import Fusion
 
 ARRANGEMENTS = ("plain", "residual", "norm", "residual_norm")
+"""What stands between W_O and W_1, see the module's docstring."""
 EXPANSION = 4
 """Hidden units of the feed-forward part of a random block, relative to d."""
 TOKENS_PER_INPUT = 16
-"""Tokens fitted for each input of the map of a random block; as many are held out."""
+"""Tokens of a random block to which a map is fitted, for each input of the map; as many others test it."""
 
 
 class AttentionBlock(NamedTuple):
-    """Activations and weights of one layer between attention and the feed-forward part, over a sample of tokens."""
+    """Activations and weights of one layer between attention and the feed-forward part, over a sample of tokens.
+
+    They are the residual stream before attention, the concatenated heads, weight and bias of attention's output, gain
+    and bias of the next LayerNorm, and the feed-forward part's first weight.
+    """
 
     stream: Float[np.ndarray, "tokens d"]
     heads: Float[np.ndarray, "tokens d"]
@@ -43,14 +49,15 @@ class AttentionBlock(NamedTuple):
     bias: Float[np.ndarray, " d"]
     w_1: Float[np.ndarray, "d d_ff"]
     columns: Mapping[str, Any]
-    """Columns `source`, `seed` and `layer` of table fusion."""
+    """Columns `source`, `seed` and `layer` of table `fusion`, which identify the block."""
 
 
 def write(plan: Plan, samples: Iterable[str | Path], out: str | Path) -> None:
-    """Write the table fusion to the file `out`: random blocks, and those of the trained models in files of `samples`.
+    """Measure how well one matrix replaces W_O and W_1, and write table `fusion` to the Parquet file `out`.
 
-    The plan has `settings` and the `seeds` of the random blocks, and names the jobs that wrote the samples. Raises
-    ValueError if a file is missing, damaged or of another plan.
+    `samples` are files with activations of trained models; random blocks are measured, too. `plan` has the `settings`,
+    the `seeds` of the random blocks, and the jobs that wrote the samples. Raises ValueError if a file is missing,
+    damaged or of another plan.
     """
     settings, planned = Fusion.model_validate(plan["settings"]), map(plan.of, plan["made_by"])
     trained = trained_blocks(zip(samples, planned, strict=True))
@@ -59,9 +66,10 @@ def write(plan: Plan, samples: Iterable[str | Path], out: str | Path) -> None:
 
 
 def before_nonlinearity(block: AttentionBlock, arrangement: str) -> Float[np.ndarray, "tokens d_ff"]:
-    """The input of the feed-forward part's nonlinearity, without the bias, which a map's intercept takes up.
+    """The input of the feed-forward part's nonlinearity in `block`, if `arrangement` stands between W_O and W_1.
 
-    LayerNorm is computed without eps.
+    `arrangement` is one of ARRANGEMENTS. LayerNorm has eps 0. The feed-forward part's bias is left out, since the
+    intercept of a map that is fitted takes it up.
     """
     y = block.heads @ block.w_o + block.b_o
     if arrangement.startswith("residual"):
@@ -92,7 +100,7 @@ def linear_errors(
 
 
 def random_blocks(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[AttentionBlock]:
-    """Yield random blocks, stream and attention update equally large: Gaussian, weights of variance 1/inputs."""
+    """Yield a random block for each width d and seed: Gaussian, with activations of variance 1 and weights of 1/d."""
     for d, seed in product(widths, seeds):
         rng = generator(Stream.FUSION, seed, d)
         yield AttentionBlock(
@@ -107,9 +115,10 @@ def random_blocks(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[Atten
 
 
 def trained_blocks(samples: Iterable[tuple[str | Path, Mapping[str, Any]]]) -> Iterator[AttentionBlock]:
-    """The blocks of trained language models, run by run and layer by layer.
+    """Yield the attention blocks of trained language models, model by model and layer by layer.
 
     `samples` are files that `language_model.measure.sample` describes, each with the plan of the job that wrote it.
+    Raises ValueError if a file is missing, damaged or of another plan.
     """
     for path, plan in samples:
         tensors, facts = checkpoint.load(path, plan)
@@ -121,7 +130,7 @@ def trained_blocks(samples: Iterable[tuple[str | Path, Mapping[str, Any]]]) -> I
 
 
 def measure(blocks: Iterable[AttentionBlock]) -> pd.DataFrame:
-    """Table `fusion`: what the best single map of the heads misses, a row for every block and arrangement."""
+    """Table `fusion`: the share of variance that the best linear map of the heads misses, by block and arrangement."""
     rows = []
     for block in blocks:
         outputs = [before_nonlinearity(block, arrangement) for arrangement in ARRANGEMENTS]

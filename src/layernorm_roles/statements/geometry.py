@@ -1,8 +1,8 @@
-"""LayerNorm as h(g(f(x))): projection, scaling, gain and bias, against torch's own and against the geometry.
+"""Tests of an essay on LayerNorm as h(g(f(x))): a projection f, a scaling g, and h, which applies gain and bias.
 
-The essay's claims: f is the orthogonal projection on the hyperplane U orthogonal to the ones vector; g brings it to
-a sphere of radius sqrt(n) in U, of dimension n - 2; h makes that sphere an ellipsoid around the bias. RMSNorm is g
-and a gain on the full (n - 1)-sphere. The essay adds eps to the standard deviation, torch to the variance.
+The essay's claims, for n dimensions: f is the orthogonal projection on the hyperplane U orthogonal to the ones vector;
+g brings it to a sphere of radius sqrt(n) in U, of dimension n - 2; h makes that sphere an ellipsoid around the bias.
+RMSNorm is g and a gain on the full (n - 1)-sphere. The essay adds eps to the standard deviation, torch to the variance.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,22 +26,27 @@ from layernorm_roles.settings.statements import Geometry
 EPS = (1e-5, 1e-12)
 """Values of LayerNorm's eps: torch's default, and the example of the essay."""
 SAMPLES = 64
-"""Inputs for each size and length, Gaussian in direction."""
+"""Number of inputs for each size n and length; their directions are random."""
 AXES_UP_TO = 512
-"""Largest n for which the ellipsoid of the outputs and their rank are computed."""
+"""Largest number n of dimensions for which the ellipsoid of the outputs and their rank are computed."""
 CLOUD, CLOUD_GAIN, CLOUD_BIAS = 400, (1.4, 0.9, 0.5), (0.6, -0.3, 0.8)
-"""Points of the drawing in three dimensions, and the gain and bias of its norms."""
+"""Number of points in table `geometry_cloud`, in three dimensions, and the gain and bias of its norms."""
 
 
 def write(plan: Mapping[str, Any], out_measured: str | Path, out_cloud: str | Path) -> None:
-    """Write the tables geometry and geometry_cloud; the plan has `settings` and the `seed` of everything drawn."""
+    """Write tables geometry and geometry_cloud, measured with the settings and seed in `plan`, to two Parquet files."""
     settings, seed = Geometry.model_validate(plan["settings"]), plan["seed"]
     store.write(measure(settings, seed), "geometry", out_measured, provenance(plan, "cpu", Stream.GEOMETRY))
     store.write(cloud(seed), "geometry_cloud", out_cloud, provenance(plan, "cpu", Stream.GEOMETRY_CLOUD))
 
 
 def measure(settings: Geometry, seed: int) -> pd.DataFrame:
-    """Table `geometry`, in float64: the shape of both norms' outputs, and how LayerNorm differs from torch's."""
+    """Table `geometry`, in float64: the ellipsoids of LayerNorm's and RMSNorm's outputs, and differences from torch.
+
+    Without eps, the rank, centre and axes of the outputs are compared with the prediction. With each eps in EPS, inside
+    or outside the root, LayerNorm is compared with torch's, and its mean output length, before gain and bias, with
+    sqrt(n).
+    """
     rows = []
     for n, norm in product(settings.dimensions, ("layernorm", "rmsnorm")):
         named, rng = {"norm": norm, "n": n}, generator(Stream.GEOMETRY, seed, n)
@@ -65,14 +70,15 @@ def measure(settings: Geometry, seed: int) -> pd.DataFrame:
 
 
 def _largest(x: Tensor) -> float:
-    """Largest magnitude; infinite where anything is not finite."""
+    """The largest magnitude in `x`; infinite if an entry is not finite."""
     return float(x.abs().nan_to_num(nan=torch.inf, posinf=torch.inf).max())
 
 
 def ellipsoid(gain: Float[Tensor, " n"], projects: bool) -> tuple[Float[Tensor, " m"], Float[Tensor, "m n"]]:
-    """Semi-axes of the outputs sqrt(n) diag(gain) u for unit vectors u, which are in U if the norm `projects`.
+    """The falling lengths of the semi-axes of a norm's output ellipsoid, and the unit vectors u that map to their ends.
 
-    Their lengths, falling, and the unit vectors u at their ends. m = n - 1 in U, n else.
+    The outputs without bias are sqrt(n) diag(gain) u for unit vectors u, which are orthogonal to the ones vector if the
+    norm `projects`. There are m = n - 1 axes then, and n otherwise.
     """
     n = len(gain)
     eye = torch.eye(n, dtype=gain.dtype)
@@ -82,7 +88,7 @@ def ellipsoid(gain: Float[Tensor, " n"], projects: bool) -> tuple[Float[Tensor, 
 
 
 def _shape(norm: str, gain: Tensor, bias: Tensor, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
-    """Rank, centre and axes of the outputs, each found from outputs alone and set against the prediction."""
+    """Yield (quantity, value) for the rank of a norm's outputs and each deviation from the predicted ellipsoid."""
     n, projects = len(gain), norm == "layernorm"
 
     def normalise(x: Tensor) -> Tensor:
@@ -101,7 +107,7 @@ def _shape(norm: str, gain: Tensor, bias: Tensor, rng: np.random.Generator) -> I
 
 
 def cloud(seed: int) -> pd.DataFrame:
-    """Table `geometry_cloud`: points in three dimensions, before (x) and after each step of both norms."""
+    """Table `geometry_cloud`: random points in three dimensions before and after each step of LayerNorm and RMSNorm."""
     rng = generator(Stream.GEOMETRY_CLOUD, seed)
     # Off the origin and stretched, so that each step changes it visibly.
     x = torch.from_numpy(rng.standard_normal((CLOUD, 3)) * [1.2, 0.7, 0.5] + [0.6, 0.2, 0.4])

@@ -1,8 +1,8 @@
-"""LayerNorm before each part of a transformer layer (pre-norm) or after each residual sum (post-norm).
+"""Transformers with LayerNorm before each part of a layer (pre-norm) or after each residual sum (post-norm).
 
-Measured are the training loss, and whether the residual stream tells a token's position, with residual connections and
-without. In untrained networks the first layer's gradient is measured by the number of layers, with residual
-connections and without.
+The parts are attention and feed-forward. Measured are the training loss, and whether the residual stream encodes a
+token's position, in networks with and without residual connections; and in untrained networks, with and without
+residual connections, the gradient of the first layer by the number of layers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,10 +26,10 @@ from layernorm_roles.text.token_streams import read_stream
 
 
 def write(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str | Path]) -> None:
-    """Train all runs with one placement of the norm, and write the tables of `measure`; `out` has the path of each.
+    """Train transformers with the placement of LayerNorm in `plan`; write the tables of `measure` to paths in `out`.
 
-    `manifest` is that of the prepared text. Raises ValueError if a file of the text is missing, damaged, of another
-    text or too short.
+    `plan` has `settings`, `placement`, `seeds` and `untrained_seeds`, see `measure`. `manifest` is the manifest file of
+    a prepared text. Raises ValueError if a file of the text is missing, damaged, of another text or too short.
     """
     torch.set_num_threads(1)  # processes share the cores, not the threads of one
     settings, text = Placement.model_validate(plan["settings"]), PreparedText(Path(manifest).parent)
@@ -41,10 +41,10 @@ def write(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str |
 
 
 def measure(tokens: Tokens, settings: Placement, plan: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-    """The tables of one placement by name, from training on a stream of token ids.
+    """The tables placement, position_probe and untrained_gradients, by name, for one placement of LayerNorm.
 
-    The plan has the `placement` (one of PLACEMENTS), the `seeds` of the runs, and the `untrained_seeds` of the networks
-    that are not trained.
+    `tokens` is the stream of token ids on which the transformers train. `plan` has the `placement` (one of PLACEMENTS),
+    the `seeds` of the runs, and the `untrained_seeds` of the networks that are not trained.
     """
     placement, tokens = plan["placement"], reduce_vocabulary(tokens, settings.vocabulary)
     runs = list(product(settings.learning_rates, plan["seeds"]))
@@ -82,7 +82,7 @@ def _rows(runs: pd.DataFrame, axes: Mapping[str, Sequence[int]], **values: np.nd
 def _probed(
     runs: pd.DataFrame, shape: TransformerShape, tokens: Tokens, trained: Rows, steps: int
 ) -> pd.DataFrame:
-    """Rows of the table position_probe of networks of one shape, untrained and trained, all on the same windows."""
+    """Rows of table `position_probe` for transformers of one shape, untrained and trained, probed on equal windows."""
     seeds = runs.seed.tolist()
     probes = probe_windows(tokens, shape.context_length, seeds[0])
     states = initial(shape, seeds), trained
@@ -95,10 +95,11 @@ def _probed(
 def untrained_gradients(
     tokens: Tokens, placement: str, settings: Placement, seeds: Sequence[int]
 ) -> pd.DataFrame:
-    """Table `untrained_gradients`: the first layer's gradient with and without residual connections.
+    """Table `untrained_gradients`: how large the loss's gradient is in the first layer of untrained transformers.
 
-    `tokens` are ids below `settings.vocabulary`. Networks of equal depth and seed share parameters and windows.
-    Networks without a norm belong to no placement; they are measured along with pre-norm.
+    It has a row for each depth and seed, with and without residual connections. `tokens` are ids below
+    `settings.vocabulary`. Networks of equal depth and seed share parameters and windows. Networks without a norm belong
+    to no placement; they are measured with the placement pre.
     """
     frames, names = [], ("pre", "none") if placement == "pre" else (placement,)
     for name, residual, depth in product(names, (True, False), settings.untrained_depths):

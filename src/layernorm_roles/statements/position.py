@@ -1,9 +1,9 @@
-"""Does the residual connection carry the position of a token? A linear probe of the stream before each layer says it.
+"""Does the residual stream of a transformer encode a token's position? A linear probe before each layer reads it off.
 
-The probe is a ridge regression from the residual stream, and a constant, to the position's indicator; it is fitted on
-some windows and judged on others of another part of the text. A probe that knows nothing names one position in
-context_length. Causal attention tells early positions from late ones by itself, without any positional encoding, so
-that networks without residual connections, and untrained ones, are the controls.
+The probe is a ridge regression from the stream, and a constant, to the position's indicator; it is fitted on some
+windows of a text and tested on others of another part of the text. Guessing names one position in context_length.
+Causal attention distinguishes early positions from late ones by itself, without any positional encoding, so that
+networks without residual connections, and untrained ones, are the controls.
 """
 
 import numpy as np
@@ -16,13 +16,13 @@ from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.statements.transformer import Matrices, Tokens, TransformerShape, losses
 
 WINDOWS = 128
-"""Windows on which a probe is fitted; as many others judge it."""
+"""Number of windows on which a probe is fitted; as many others test it."""
 RIDGE = 1e-6
-"""Added to the diagonal of the second moments, relative to their mean diagonal: it only makes them invertible."""
+"""Added to the diagonal of the probe's second moments, relative to the diagonal's mean, to make them invertible."""
 
 
 def probe_windows(tokens: Tokens, context_length: int, seed: int) -> Int[Tensor, "2 windows length"]:
-    """Windows at random places of the token stream: to fit, of its first half; to judge, of its second half.
+    """Random windows of the token stream: [0] to fit a probe, from its first half; [1] to test it, from its second.
 
     A window has context_length + 1 tokens.
     """
@@ -34,9 +34,10 @@ def probe_windows(tokens: Tokens, context_length: int, seed: int) -> Int[Tensor,
 def position_accuracy(
     shape: TransformerShape, matrices: Matrices, windows: Int[Tensor, "2 windows length"]
 ) -> Float[np.ndarray, "runs depth"]:
-    """The share of tokens whose position the probe names, in the stream before each layer; NaN where a run diverged.
+    """The share of tokens whose position a linear probe names, by transformer (run) and by layer.
 
-    `windows` are those to fit, then those to judge.
+    The probe reads the residual stream before the layer. It is fitted on `windows[0]` and tested on `windows[1]`. The
+    share is NaN where training diverged.
     """
     fitted, judged = (_streams(shape, matrices, part) for part in windows)
     layers = zip(fitted, judged, strict=True)
@@ -46,7 +47,7 @@ def position_accuracy(
 def _streams(
     shape: TransformerShape, matrices: Matrices, windows: Int[Tensor, "windows length"]
 ) -> list[Float[Tensor, "runs tokens d"]]:
-    """The residual stream before each layer, in float64, the tokens of all windows one after another."""
+    """The residual stream before each layer, for all transformers, in float64; tokens of all windows are joined."""
     seen: list[Tensor] = []
     with torch.no_grad():
         of_runs = windows.expand(len(matrices[0]), -1, -1)

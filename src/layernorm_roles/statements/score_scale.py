@@ -1,8 +1,8 @@
-"""Attention scores and the division by sqrt(d_k): their spread, the entropy of attention, what gradient is left.
+"""What the division by sqrt(d_k) does to attention: to the spread of scores, the entropy of weights and the gradient.
 
 For independent components of mean 0 and variance 1 the score q.k has variance d_k, so its standard deviation is
-sqrt(d_k) and after the division 1. With components around 1 the mean of the scores grows as d_k, which the softmax
-does not see.
+sqrt(d_k) and after the division 1. With components around 1 the mean of the scores grows as d_k, which does not change
+the softmax.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,19 +21,19 @@ from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import ScoreScale
 
 KEYS = 128
-"""Keys of a head, and as many queries."""
+"""Number of keys of a random attention head, and of its queries."""
 MEANS = {"normal": 0.0, "normal_mean_1": 1.0}
-"""The sources of random queries and keys, and the mean of their components; the notes say "around 1"."""
+"""The mean of the components of random queries and keys, by name of the source; the lecture notes say "around 1"."""
 
 
 def write(plan: Mapping[str, Any], out: str | Path) -> None:
-    """Write the table score_scale to the file `out`; the plan has `settings` and the `seeds` of the draws."""
+    """Write table `score_scale`, measured with the settings and seeds in `plan`, to the Parquet file `out`."""
     frame = measure(ScoreScale.model_validate(plan["settings"]), plan["seeds"])
     store.write(frame, "score_scale", out, provenance(plan, "cpu", Stream.SCORE_SCALE))
 
 
 def measure(settings: ScoreScale, seeds: Sequence[int]) -> pd.DataFrame:
-    """Table `score_scale`: heads of normal queries and keys of variance 1, with and without the division."""
+    """Table `score_scale`: statistics of random attention heads, with scores divided by sqrt(d_k) and undivided."""
     rows = []
     for (source, mean), d_k, seed in product(MEANS.items(), settings.d_k, seeds):
         queries, keys = mean + generator(Stream.SCORE_SCALE, seed, d_k).standard_normal((2, KEYS, d_k))
@@ -46,10 +46,11 @@ def measure(settings: ScoreScale, seeds: Sequence[int]) -> pd.DataFrame:
 def statistics(
     queries: Float[np.ndarray, "n_queries d_k"], keys: Float[np.ndarray, "n_keys d_k"], divided: bool
 ) -> dict[str, float]:
-    """Columns `score_mean`, `score_std`, `entropy_share` and `gradient` of one head, means over its queries.
+    """Statistics of one attention head, by name: score_mean and score_std of all scores, others as means over queries.
 
-    `gradient` is the trace of the softmax's Jacobian diag(p) - pp', 1 - sum p^2: at most 1 - 1/n, and 0 where one key
-    takes all the attention and no gradient passes. `entropy_share` is the entropy relative to ln(n), of n keys.
+    The scores are divided by sqrt(d_k) if `divided`. `entropy_share` is the entropy of the attention weights p relative
+    to ln(n), for n keys. `gradient` is the trace of the softmax's Jacobian diag(p) - pp', 1 - sum p^2: at most 1 - 1/n,
+    and 0 where one key takes all the attention and no gradient passes.
     """
     scores = queries @ keys.T / (np.sqrt(keys.shape[1]) if divided else 1)
     weights = softmax(scores, axis=1)

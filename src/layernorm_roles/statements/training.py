@@ -1,4 +1,4 @@
-"""Training of several transformers of one shape together, and the gradients of untrained ones."""
+"""Training of several small transformers of one shape at once, and the gradients of untrained ones."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ from layernorm_roles.statements.transformer import (
 )
 
 BATCH = 4
-"""Windows in a training batch."""
+"""Windows of the text in a training batch of one run."""
 BETAS, EPS = (0.9, 0.999), 1e-8
 """Adam's decay rates of its two running means, and the number that is added to the root of the second."""
 Run = tuple[float, int]
@@ -29,10 +29,11 @@ Run = tuple[float, int]
 def train(
     shape: TransformerShape, tokens: Tokens, runs: Sequence[Run], steps: int
 ) -> tuple[Float[np.ndarray, "runs steps"], Rows]:
-    """The training losses of several runs, infinite where they are no numbers, and the parameters after the last step.
+    """Train a transformer for each of `runs`; return their training losses and their parameters after the last step.
 
-    Adam has a constant learning rate, and gradients are not clipped. Runs of equal seed share initialisation and
-    batches. Adam is written out, because all runs take their step together, each with its learning rate.
+    A loss, in nats per token, is that of a step's batch before the step; infinite if it is no number. Adam has a
+    constant learning rate, and gradients are not clipped. Runs of equal seed share initialisation and batches. Adam is
+    written out, because all runs take their step together, each with its learning rate.
     """
     draws = {seed: generator(Stream.PLACEMENT_BATCHES, seed) for _, seed in runs}
     parameters = initial(shape, [seed for _, seed in runs])
@@ -55,7 +56,7 @@ def train(
 
 
 def reduce_vocabulary(tokens: Tokens, size: int) -> Int[np.ndarray, " n"]:
-    """Tokens numbered by frequency; the rarer ones beyond `size` - 1 become one token, `size` - 1."""
+    """The tokens with new ids in falling order of frequency, from 0; all ids from `size` - 1 on become `size` - 1."""
     values, inverse, counts = np.unique(tokens, return_inverse=True, return_counts=True)
     rank = np.empty(len(values), dtype=np.int64)
     rank[np.argsort(-counts, kind="stable")] = np.arange(len(values))
@@ -65,9 +66,9 @@ def reduce_vocabulary(tokens: Tokens, size: int) -> Int[np.ndarray, " n"]:
 def untrained_norms(
     shape: TransformerShape, tokens: Tokens, seeds: Sequence[int]
 ) -> Float[np.ndarray, " runs"]:
-    """The norm of the first layer's gradient of untrained transformers, one a seed, on their first training batch.
+    """The length of the gradient in all parameters of the first layer, for an untrained transformer of each seed.
 
-    It is that of the gradient in all parameters of the layer, infinite where it is no number.
+    The gradient is that of the loss on the first training batch of `tokens`. It is infinite where it is no number.
     """
     parameters = initial(shape, seeds)
     gradient = torch.zeros_like(parameters)
@@ -86,7 +87,7 @@ def _windows(rng: np.random.Generator, tokens: Tokens, context: int) -> Int[np.n
 def _differentiated(
     shape: TransformerShape, leaves: Matrices, slots: Matrices, batch: Windows
 ) -> Float[np.ndarray, " runs"]:
-    """The loss of every run; its gradient in each of `leaves` goes to `slots`, which stay as they are for others."""
+    """The loss of every run; its gradients by `leaves` go to `slots`, save for matrices that it does not depend on."""
     loss = losses(shape, [leaf.requires_grad_() for leaf in leaves], batch)
     gradients = torch.autograd.grad(loss.sum(), leaves, allow_unused=True)
     for slot, part in zip(slots, gradients, strict=True):

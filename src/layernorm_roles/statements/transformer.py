@@ -4,9 +4,9 @@
     post    x = norm(x + part(x))
     none    x = x + part(x)              untrained networks alone
 
-Without the residual connection x = part(norm(x)), x = norm(part(x)) and x = part(x). Many runs of one shape are
-computed together: the parameters of a run are one row of a matrix, and every product is a batched one over runs, which
-do not mix (a test holds them equal to runs alone).
+Here x is the residual stream, and part is attention or feed-forward. Without the residual connection the results are
+part(norm(x)), norm(part(x)) and part(x). Many transformers of one shape, called runs, are computed together: the
+parameters of a run are one row of a matrix, and every product is a batched one over runs, which do not mix.
 """
 
 import math
@@ -20,18 +20,23 @@ from torch import Tensor
 from torch.nn import functional
 
 Rows = Float[Tensor, "runs p"]
-"""All parameters of transformers of one shape, a row for each run."""
+"""The parameters of several transformers of one shape, called runs, as a matrix with a row for each run."""
 Matrices = list[Float[Tensor, "runs _ _"]]
-"""Every matrix of transformers of one shape, in the order of `TransformerShape.parameters`."""
+"""The parameter matrices of several transformers of one shape (runs), in the order of `TransformerShape.parameters`."""
 Tokens = Integer[np.ndarray, " n"]
 """A stream of token ids."""
 Windows = Int[Tensor, "runs batch tokens"]
+"""Token ids of windows of a text, for each run a batch of them."""
 Observe = Callable[[Float[Tensor, "runs tokens d"]], object]
 """A function that is called with the residual stream before each layer."""
 
 
 class TransformerShape(NamedTuple):
-    """Sizes of the transformer; `placement` is pre, post or none. Without `residual` a part's output replaces x."""
+    """Sizes and arrangement of a small transformer; `depth` is its number of layers.
+
+    `placement` says where LayerNorm is: pre (before attention and feed-forward), post (after each residual sum) or
+    none. Without `residual` the output of attention or feed-forward replaces the stream instead of being added to it.
+    """
 
     placement: str
     depth: int
@@ -42,7 +47,7 @@ class TransformerShape(NamedTuple):
     residual: bool = True
 
     def parameters(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        """(name, (inputs, outputs)) of every matrix, layer by layer; gains and biases are those of width 1."""
+        """Yield (name, (inputs, outputs)) of every parameter matrix, layer by layer; gains and biases have 1 input."""
         d = self.d_model
         yield "token", (self.vocabulary, d)
         yield "position", (self.context_length, d)
@@ -54,19 +59,19 @@ class TransformerShape(NamedTuple):
         yield "readout", (d, self.vocabulary)
 
     def matrices(self, rows: Rows) -> Matrices:
-        """Every matrix of every run, as views of the rows."""
+        """The parameter matrices of all transformers, as views of `rows`, each row of which is one transformer."""
         sizes = [size for _, size in self.parameters()]
         parts = rows.split([math.prod(size) for size in sizes], dim=1)
         return [part.view(-1, *size) for part, size in zip(parts, sizes, strict=True)]
 
     def first_layer(self) -> slice:
-        """Where the first layer's parameters stand in a run's row."""
+        """The slice of a transformer's parameters, a row of `Rows`, that belongs to the first layer."""
         sizes = [math.prod(size) for _, size in self.parameters()]
         return slice(sum(sizes[:2]), sum(sizes[:10]))
 
 
 def initial(shape: TransformerShape, seeds: Sequence[int]) -> Rows:
-    """Initial parameters, a row a seed: Xavier-normal matrices, embeddings of variance 1 in sum, gains 1, biases 0."""
+    """Initial parameters, a row a seed: Xavier-normal matrices, embeddings of variance 0.5, gains 1, biases 0."""
     rows = []
     for seed in seeds:
         torch_generator, parts = torch.Generator().manual_seed(seed), []
@@ -83,7 +88,10 @@ def initial(shape: TransformerShape, seeds: Sequence[int]) -> Rows:
 def losses(
     shape: TransformerShape, matrices: Matrices, windows: Windows, observe: Observe = lambda stream: None
 ) -> Float[Tensor, " runs"]:
-    """The mean next-token cross-entropy of each run on its windows of context + 1 tokens, in nats per token."""
+    """The mean next-token cross-entropy of each transformer on its windows of context + 1 tokens, in nats per token.
+
+    `observe` is called with the residual stream before each layer.
+    """
     runs, batch, context, d = *windows.shape[:2], shape.context_length, shape.d_model
     weights = iter(matrices)
     tokens, targets = windows[:, :, :-1].flatten(1), windows[:, :, 1:].flatten(1)

@@ -1,8 +1,9 @@
-"""The majority model's loss and gradients on one CPU core, backward written by hand and compiled by numba.
+"""The loss of the majority task's transformer on one CPU core, and its gradients by hand-written, compiled code.
 
-Equal tokens share one representation (there are no positions), so a sequence is its vector n_b of class counts and
-the work is over pairs (sequence b, class c present in it). With U'_j = (u_j, 1), the value extended by a one, and the
-abbreviations C, d and f for the number of classes, d_model and d_ff:
+Equal tokens share one representation (there are no positions), so a sequence b is its vector n_b of class counts and
+the work is over pairs (sequence b, class c present in it). C, d and f are the number of classes, d_model and d_ff; A
+and u are the weights and values of `model.attention_and_values`, with U'_j = (u_j, 1); g and b are the gain and bias of
+norm2, and other letters those of `LossParameters`:
 
     (S, D) = sum_j n_bj A_cj U'_j                       attention: weighted values S, weights D
     y = E_c + b_o + S / D                               residual stream
@@ -11,15 +12,15 @@ abbreviations C, d and f for the number of classes, d_model and d_ff:
     l = E r                                             logits, tied readout
     loss = sum_bc n_bc (log sum_k exp l_k - l_label) / tokens
 
-The normed embeddings, h for queries and keys and h' for values, come from outside, so nothing here knows the norm; A
-and u follow from them as in `model.attention_and_values`. Gradients are with respect to each field of
-`LossParameters`, h and h' among them; the embedding's covers the residual stream and the readout.
+The embeddings after the norm before attention are arguments, so nothing here knows the norm; A and u are computed from
+them. Gradients are with respect to each field of `LossParameters`; that of the embedding covers the residual stream and
+the readout.
 
-How it is fast: pairs of one class are taken in blocks of `BLOCK`, an array holds one feature a row and one pair a
-column, rows begin where a cache line does, and every inner loop runs along a row, so that LLVM vectorises it. How
-it is exact: sums over pairs are in the parameters' dtype within a block and in float64 across blocks, and so is all
-that is done once a batch. One thread: the result depends on nothing else, and several runs are several processes.
-The first call ever compiles (about 20 s); numba keeps the result on disk.
+How it is fast: pairs of one class are taken in blocks of `BLOCK`, an array has a row for each feature and a column for
+each pair, rows begin where a cache line does, and every inner loop runs along a row, so that LLVM vectorises it. How it
+is exact: sums over pairs are in the parameters' dtype within a block and in float64 across blocks; what is done once a
+batch is in float64. It uses one thread, so that the number of threads changes no result. The first call ever compiles
+(about 20 s); numba keeps the result on disk.
 """
 
 from layernorm_roles.majority.kernel.gradient import flat_gradient, loss_and_gradients, loss_only

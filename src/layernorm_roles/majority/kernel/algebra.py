@@ -1,6 +1,7 @@
-"""What the kernel computes once a batch, in float64: from the parameters to the weights of the pairs, and back.
+"""What the majority task's CPU kernel computes once a batch, in float64: attention between classes, and its gradients.
 
-The cost is of order C^2 d, small beside that of the pairs.
+It prepares the arrays with which pairs of a sequence and a class are computed, and takes their gradients back to the
+parameters. For C classes and width d the cost is of order C^2 d, small beside that of the pairs.
 """
 
 import math
@@ -14,25 +15,26 @@ from layernorm_roles.majority.parameters import LossParameters
 
 
 class ClassAttention(NamedTuple):
-    """Attention between classes, as `model.attention_and_values` computes it."""
+    """Queries, keys, values and attention weights between the majority task's classes, regardless of their counts."""
 
     q: Float[np.ndarray, "C d"]
     """Queries of the classes."""
     k: Float[np.ndarray, "C d"]
     """Keys of the classes."""
     v: Float[np.ndarray, "C d"]
-    """Values of the classes, before W_o."""
+    """Values of the classes, before attention's output matrix W_o."""
     a: Float[np.ndarray, "C C"]
-    """A, the unnormalised attention of the class of a row to the class of a column."""
+    """A, the unnormalised attention of the query's class (row) to the key's class (column)."""
     u: Float[np.ndarray, "C d"]
     """Values of the classes, after W_o."""
 
 
 @inlined
 def parameters_in(flat, classes, d, f):
-    """Views of the parameters, or of gradients with respect to them, that lie one after the other in `flat`.
+    """A `LossParameters` of views of the vector `flat`, in which its fields lie one after the other.
 
-    The fields are those of `LossParameters`, but `in_weight` has the shape (3, d, d), with W_Q, W_K and W_V apart.
+    `flat` holds the parameters, or their gradients, of a model with `classes` classes, d_model `d` and d_ff `f`. Here
+    `in_weight` has the shape (3, d, d), with W_Q, W_K and W_V apart.
     """
     cd, dd, df = classes * d, d * d, d * f
     at = 3 * cd + 4 * dd
@@ -62,7 +64,7 @@ def _add_product(a, b, out):
 
 @inlined
 def attend(t):
-    """The queries, keys, values and attention of the classes, by the parameters `t`."""
+    """The `ClassAttention` (queries, keys, values and attention weights of all classes) of `t`, a `LossParameters`."""
     classes, d = t.normed.shape
     qkvu, a = np.zeros((4, classes, d)), np.zeros((classes, classes))
     for part in range(2):
@@ -80,7 +82,7 @@ def attend(t):
 
 @inlined
 def fold(t, s, w):
-    """Set `w` to the `PairWeights` of the parameters `t` with class attention `s`."""
+    """Fill the `PairWeights` `w` from the parameters `t`, a `LossParameters`, and the `ClassAttention` `s` of `t`."""
     (classes, d), f = t.embedding.shape, len(t.b1)
     for c in range(classes):
         for j in range(classes):

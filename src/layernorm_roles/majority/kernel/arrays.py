@@ -1,4 +1,4 @@
-"""The arrays of the kernel: what a batch of pairs needs of the parameters, and the memory of one block of pairs."""
+"""Arrays of the majority task's CPU kernel: parameters in its layout, and work arrays for (sequence, class) pairs."""
 
 import math
 from functools import lru_cache
@@ -11,31 +11,31 @@ from numba.extending import register_jitable
 from layernorm_roles.compiling import IN_ONE, njit
 
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
-"""Sums may be reordered, products fused and divisions made reciprocals; NaN and infinity keep their meaning."""
+"""LLVM may reorder sums, fuse products with sums and divide by reciprocals; NaN and infinity keep their meaning."""
 
 inlined = njit(fastmath=FASTMATH, **IN_ONE)
-"""Compiles a function with `FASTMATH` into each function that calls it."""
+"""Decorator that compiles a function, with `FASTMATH`, into every compiled function that calls it."""
 
 BLOCK = 256
-"""Pairs in a block: a block's arrays stay in the second-level cache, its rows in the first."""
+"""Pairs (sequence, class) in a block: a block's arrays stay in the second-level cache, a row of them in the first."""
 
 ROWS, COLUMNS = 2, 4
-"""A product's tile: its eight products share six loads, and its weights stay in registers."""
+"""Rows of result and argument in a tile of a product: eight products share six loads, and weights stay in registers."""
 
 CACHE_LINE = 64
 """Bytes in a cache line."""
 
 
 class PairWeights(NamedTuple):
-    """Parameters in the form in which blocks of pairs use them, or, in float64, gradients with respect to them.
+    """The parameters as the computation over pairs (sequence, class) needs them, or, in float64, their gradients.
 
-    C, d and f are padded with zeros to whole tiles: C, d and f to a multiple of `COLUMNS`, d + 1 to one of `ROWS`.
+    C, d and f (classes, d_model and d_ff) are padded with zeros to multiples of `COLUMNS`, and d + 1 to one of `ROWS`.
     """
 
     attention: Float[np.ndarray, "C d+1 C"]
-    """attention[c, :, j] = A_cj U'_j, for classes c that are present; the axis of c is not padded."""
+    """attention[c, :, j] = A_cj (u_j, 1), where class c attends to class j, with the value u_j; c is not padded."""
     start: Float[np.ndarray, "C d"]
-    """E + b_o, where the residual stream starts; not padded."""
+    """E + b_o, the residual stream of every class before attention's values are added; not padded."""
     w1: Float[np.ndarray, "f d"]
     """W_1 diag(g): the first matrix of the feed-forward part times the gain g of the norm before it."""
     b1: Float[np.ndarray, " f"]
@@ -45,14 +45,14 @@ class PairWeights(NamedTuple):
     b2: Float[np.ndarray, " d"]
     """b_2, the bias after W_2."""
     embedding: Float[np.ndarray, "C d"]
-    """E, the readout."""
+    """E, the embedding, by which the residual stream becomes logits."""
 
 
 class PairBlock(NamedTuple):
-    """The memory of one block of pairs: a feature a row, padded as in `PairWeights`, and a pair a column.
+    """Work arrays for a block of pairs (sequence, class), with a row for each feature and a column for each pair.
 
-    Some arrays are used for several quantities in turn. A name with d_ is the gradient with respect to the array
-    without it.
+    Rows are padded as in `PairWeights`. Some arrays hold several quantities in turn. A name that begins with d_ is the
+    gradient of the loss with respect to the array without it. Letters are those of the package's docstring.
     """
 
     counts: Float[np.ndarray, "C pairs"]
@@ -62,11 +62,11 @@ class PairBlock(NamedTuple):
     label: Int[np.ndarray, " pairs"]
     """The majority class of the pair's sequence."""
     attended: Float[np.ndarray, "d+1 pairs"]
-    """S and, in the row after it, D; the forward pass replaces D by 1 / D."""
+    """S, the weighted sum of values, and in row d the sum of weights D, which the forward pass replaces by 1 / D."""
     stream: Float[np.ndarray, "d pairs"]
-    """The residual stream: y, then r."""
+    """The residual stream: y after attention, then r after the feed-forward part."""
     normed: Float[np.ndarray, "d pairs"]
-    """x, the standardised y."""
+    """x, y standardised over its features."""
     per_std: Float[np.ndarray, " pairs"]
     """1 / std y."""
     hidden: Float[np.ndarray, "f pairs"]
@@ -79,7 +79,7 @@ class PairBlock(NamedTuple):
     d_normed: Float[np.ndarray, "d pairs"]
     d_attended: Float[np.ndarray, "d+1 pairs"]
     mean: Float[np.ndarray, " pairs"]
-    """Scratch for a mean or a margin; rows of one scratch array would not vectorise."""
+    """Scratch for a mean, or the margin of the largest logit; rows of one scratch array would not vectorise."""
     largest: Float[np.ndarray, " pairs"]
     """Scratch for the largest logit."""
     total: Float[np.ndarray, " pairs"]
@@ -87,16 +87,16 @@ class PairBlock(NamedTuple):
     arg: Int[np.ndarray, " pairs"]
     """Scratch for the class of the largest logit."""
     word: Int[np.ndarray, " pairs"]
-    """Scratch for four counts of one byte."""
+    """Scratch for the counts of four classes, packed as the four bytes of an integer."""
     zeros: Float[np.ndarray, " widest"]
     """Zeros, as long as the largest of the padded sizes: the bias of a product that has none."""
     no_class: Float[np.ndarray, " C"]
-    """The bias of the logits: 0, and -inf for the padding."""
+    """The bias of the logits: 0 for classes, -inf for the padding."""
 
 
 @inlined
 def zero_weights(classes, d, f, dtype):
-    """`PairWeights` of zeros, padded."""
+    """A `PairWeights` of zeros, padded to whole tiles, for a model with these numbers of classes, d_model and d_ff."""
     extended, classes_, d_, f_ = padded(classes, d, f)
     return PairWeights(
         np.zeros((classes, extended, classes_), dtype),
@@ -111,7 +111,7 @@ def zero_weights(classes, d, f, dtype):
 
 @register_jitable
 def padded(classes, d, f):
-    """The sizes d + 1, C, d and f, rounded up to whole tiles."""
+    """The numbers d + 1, `classes`, `d` and `f`, rounded up: the first to a multiple of ROWS, others of COLUMNS."""
     return _up(d + 1, ROWS), _up(classes, COLUMNS), _up(d, COLUMNS), _up(f, COLUMNS)
 
 
@@ -124,8 +124,8 @@ def _up(size, multiple):
 def block_memory(classes: int, d_model: int, d_ff: int, dtype: np.dtype) -> PairBlock:
     """A `PairBlock` for a model of the given sizes, allocated by the first call with these sizes and this dtype.
 
-    Later calls with equal arguments return the arrays of the first call, as they were left. Compiled code that uses
-    the arrays has to hold Python's global interpreter lock, so that threads do not overwrite each other's numbers.
+    Later calls with equal arguments return the same arrays, with whatever was last written to them. Compiled code that
+    uses the arrays has to hold Python's global interpreter lock, so that threads do not overwrite each other's numbers.
     """
     present = classes
     extended, classes, d, f = padded(classes, d_model, d_ff)

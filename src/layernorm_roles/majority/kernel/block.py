@@ -1,6 +1,7 @@
-"""One block of pairs: the forward pass to the logits, the cross-entropy, and the backward pass to the weights.
+"""The majority task's CPU kernel for one block of pairs (sequence, class): forward pass, loss and backward pass.
 
-Small functions with few arrays: LLVM vectorises their loops and gives up on larger ones.
+Its functions are small and have few arrays: LLVM vectorises their loops and gives up on larger ones. The letters are
+those of the package's docstring.
 """
 
 import math
@@ -16,10 +17,10 @@ from layernorm_roles.majority.kernel.products import add_products, add_sums, aff
 
 @inlined
 def load(pairs, used, c, words, label, b):
-    """Load the counts, weights and labels of pairs of class `c` into the block `b`.
+    """Copy the class counts, weights and labels of `BLOCK` pairs (sequence, class `c`) into `b`, a `PairBlock`.
 
-    `pairs` are the sequences of `BLOCK` pairs; those after the first `used` only fill the block, with weight 0.
-    `words` are the counts of all sequences, four bytes in an integer, and `label` their majority classes.
+    `pairs` are the numbers of the pairs' sequences; those after the first `used` only fill the block, with weight 0.
+    `words` are the class counts of all sequences, four bytes in an integer, and `label` their majority classes.
     """
     for p in range(BLOCK):
         b.label[p] = label[pairs[p]]
@@ -41,7 +42,7 @@ def _unpack(word, shift, byte):
 
 @inlined
 def _residual(start, attended, y, mean):
-    """Set y to E_c + b_o + S / D, D to 1 / D, and `mean` to the mean of y over its features."""
+    """Set `y` to `start` + S / D, D in `attended` to 1 / D, and `mean` to the mean of y over its features."""
     d = len(start)
     one = y.dtype.type(1)
     per_d = one / y.dtype.type(d)
@@ -89,7 +90,7 @@ def _add(x, out):
 
 @inlined
 def forward(c, w, b):
-    """Compute the logits of the pairs in block `b`, which are of class `c`, with the `PairWeights` w."""
+    """Compute the logits of the pairs (sequence, class `c`) in the `PairBlock` `b` with the `PairWeights` `w`."""
     d = w.start.shape[1]
     affine(w.attention[c], b.zeros, b.counts, b.attended)
     _residual(w.start[c], b.attended, b.stream, b.mean)
@@ -121,14 +122,14 @@ def _argmax(logits, largest, arg):
 
 @inlined
 def _margin(logits, largest, label, margin):
-    """Set `margin` to max l - l_label."""
+    """Set `margin` to the largest logit of a pair minus the logit of its label."""
     for p in range(BLOCK):
         margin[p] = largest[p] - logits[label[p], p]
 
 
 @inlined
 def _exponentials(logits, largest, total):
-    """Set the logits to exp(l - max l), and `total` to the sum of that over the classes."""
+    """Set the logits to exp(l - max l), and `total` to the sum of these exponentials over the classes."""
     for p in range(BLOCK):
         total[p] = 0
     for k in range(len(logits)):
@@ -139,7 +140,7 @@ def _exponentials(logits, largest, total):
 
 @inlined
 def _sum_tokens(n, total, margin, arg, label):
-    """The sums over pairs of n (log sum_k exp l_k - l_label), of n [argmax l = label] and of n."""
+    """The sums over pairs of n (log total + margin), the loss, of n where `arg` is the label, and of n (tokens)."""
     loss, correct, tokens = 0.0, 0, 0
     for p in range(BLOCK):
         loss += n[p] * (log(total[p]) + margin[p])
@@ -165,7 +166,10 @@ def _softmax_gradient(n, label, total, logits):
 
 @inlined
 def cross_entropy(b):
-    """The sums over the block's pairs of loss, correct tokens and tokens; the logits become exponentials."""
+    """The loss, the number of correctly predicted tokens and the number of tokens, each summed over the pairs in `b`.
+
+    `b` is a `PairBlock` of pairs (sequence, class). Its logits are replaced by exp(logit - the pair's largest logit).
+    """
     _argmax(b.logits, b.largest, b.arg)
     _margin(b.logits, b.largest, b.label, b.mean)
     _exponentials(b.logits, b.largest, b.total)
@@ -214,9 +218,9 @@ def _residual_gradient(attended, d_y, d_attended):
 
 @inlined
 def backward(c, w, b, g):
-    """Add the gradients of the block `b`, whose pairs are of class `c`, to the `PairWeights` g.
+    """Add the gradient of the summed loss of the pairs (sequence, class `c`) in `b` to the `PairWeights` `g`.
 
-    `w` are the weights of the forward pass, which came before, as did `cross_entropy`.
+    `forward`, with the `PairWeights` `w`, and then `cross_entropy` have to be called on the `PairBlock` `b` before.
     """
     d = w.start.shape[1]
     _softmax_gradient(b.tokens, b.label, b.total, b.logits)

@@ -1,4 +1,4 @@
-"""Loss and gradients of a batch: a check of all shapes and dtypes, and the compiled sweep over all pairs."""
+"""Entry points of the majority task's CPU kernel: checks of arguments, and the loop over (sequence, class) pairs."""
 
 from collections.abc import Sequence
 
@@ -19,10 +19,11 @@ Flat = Float[np.ndarray, " entries"]
 def loss_and_gradients(
     counts: Counts, label: Labels, parameters: Parameters
 ) -> tuple[float, int, LossParameters]:
-    """Mean cross-entropy in nats per token, number of tokens predicted rightly, and gradients of the former.
+    """The mean cross-entropy in nats per token, the number of tokens predicted correctly, and the mean's gradients.
 
-    `parameters` are arrays in the order of `LossParameters`, all float32 or all float64; the gradients have their
-    dtype. Raises ValueError if a shape or dtype does not fit.
+    `counts` are the numbers of tokens of each class in each sequence, and `label` the majority classes. `parameters`
+    are arrays in the order of `LossParameters`, all float32 or all float64, and the gradients have their dtype. Raises
+    ValueError if a shape or dtype does not fit.
     """
     flat, sizes = _flattened(parameters)
     loss, correct, gradient = flat_gradient(counts, label, flat, sizes)
@@ -31,9 +32,9 @@ def loss_and_gradients(
 
 
 def loss_only(counts: Counts, label: Labels, parameters: Parameters) -> tuple[float, int]:
-    """Mean cross-entropy in nats per token and number of tokens predicted rightly, without a backward pass.
+    """The mean cross-entropy in nats per token and the number of tokens predicted correctly, without a backward pass.
 
-    Both are equal, to the bit, to what `loss_and_gradients` returns, and the arguments are checked as there.
+    Arguments, errors and both numbers, to the bit, are those of `loss_and_gradients`.
     """
     loss, correct, _ = flat_gradient(counts, label, *_flattened(parameters), backward=False)
     return loss, correct
@@ -42,10 +43,10 @@ def loss_only(counts: Counts, label: Labels, parameters: Parameters) -> tuple[fl
 def flat_gradient(
     counts: Counts, label: Labels, flat: Flat, sizes: Sizes, backward: bool = True
 ) -> tuple[float, int, Flat]:
-    """Mean cross-entropy in nats per token, number of tokens predicted rightly, and gradient of the former.
+    """The mean cross-entropy in nats per token, the number of tokens predicted correctly, and the mean's gradient.
 
-    `flat` holds the fields of `LossParameters` one after the other, and so does the gradient, which is 0 without
-    `backward`. Raises ValueError if a shape or dtype does not fit.
+    `counts` and `label` are those of `loss_and_gradients`. `flat` holds the fields of `LossParameters` one after the
+    other, and so does the gradient, which is 0 without `backward`. Raises ValueError if a shape or dtype does not fit.
     """
     classes, dtype = sizes.classes, flat.dtype
     if min(sizes) < 1:
@@ -81,14 +82,14 @@ def _flattened(parameters: Parameters) -> tuple[Flat, Sizes]:
 
 
 def _plain(array: np.ndarray, dtype: type | None = None) -> np.ndarray:
-    """`array` in the layout that is compiled for: contiguous and writable."""
+    """`array` in the memory layout for which the kernel is compiled, contiguous and writable; a copy if need be."""
     array = np.asarray(array, dtype)
     return array if array.flags.carray else np.array(array, order="C")
 
 
 @cached_njit(fastmath=FASTMATH, error_model="numpy")
 def _sweep(counts, words, label, flat, classes, d_model, d_ff, block, gradient, with_gradient):
-    """The sums over a batch of the loss, of the tokens predicted rightly and of all tokens, and the loss's gradient.
+    """The sums over a batch of the loss, of the tokens predicted correctly and of all tokens.
 
     `counts` (batch, classes) are uint8, `words` their bytes, four in an int32, padded with zeros; `label` (batch,) is
     int64; `flat` (entries,) holds the fields of `LossParameters` in float64. If `with_gradient`, the gradient of the

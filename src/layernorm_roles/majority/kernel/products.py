@@ -1,4 +1,4 @@
-"""Matrix products over a block of pairs, in tiles of `ROWS` rows of the result by `COLUMNS` rows of the argument."""
+"""Matrix products of the majority task's CPU kernel, by tiles, on arrays with a column for each of `BLOCK` pairs."""
 
 from layernorm_roles.majority.kernel.arrays import BLOCK, COLUMNS, ROWS, inlined
 
@@ -17,7 +17,7 @@ def _dot(quad, x, k, p):
 
 @inlined
 def affine(weight, bias, x, out):
-    """Set out to weight @ x + bias; rows and columns of `weight` are whole tiles."""
+    """Set `out` to weight @ x + bias; `weight` has a multiple of `ROWS` rows and a multiple of `COLUMNS` columns."""
     rows, columns = weight.shape
     for i in range(0, rows, ROWS):
         bias0, bias1 = bias[i], bias[i + 1]
@@ -61,7 +61,7 @@ def add_products(y, x, total):
 
 @inlined
 def add_sums(y, total):
-    """Add the sum of every row of `y` over the block's pairs to the entry of `total` for that row."""
+    """Add the sum over a row of `y`, which has `BLOCK` columns, to the entry of `total` for that row, for every row."""
     for i in range(len(total)):
         row = y.dtype.type(0)
         for p in range(BLOCK):
