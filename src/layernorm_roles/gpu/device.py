@@ -88,7 +88,7 @@ class GPU(Device):
 
     @property
     def identity(self) -> str:
-        """Name and compute capability of the GPU; another kind, which rounds sums differently, cannot resume training."""
+        """Name and compute capability of the GPU; only an equal one resumes training, as others round differently."""
         return f"cuda ({self.card}, {self.capability})"
 
     def compare(self, derivatives: Callable[[str], agreement.Derivatives], title: str) -> None:
