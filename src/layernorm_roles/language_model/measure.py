@@ -1,4 +1,4 @@
-"""Measurements on trained language models: which attention keys a query can select, and how much attention keys can get.
+"""Measurements on trained language models: which keys a query can select, and how much attention keys can get.
 
 Also measured is how much of the norms' inputs LayerNorm's projection removes, and activations are sampled. The models,
 trained in float32, are run in float64: normalised keys then lie on a sphere to 16 digits, so that rounding does not
@@ -40,10 +40,10 @@ def measure_batch(
 ) -> None:
     """Measure the models that a job's plan lists, before and after training, and write the results to the paths `out`.
 
-    `plan` lists runs as `LanguageModelRun.of_plan` reads them, and says of each whether `keys`, `ceilings` (of attention)
-    and `samples` (activations) are measured, the latter two on the first ceiling_contexts and block_contexts long texts.
-    `weights` is the file that `train.train_batch` wrote for the job that comes first in the plan's made_by, perhaps for
-    more runs; `inputs` has the path of the text's manifest. `out` has a path for each key of TABLES, and for "samples".
+    `plan` lists runs as `LanguageModelRun.of_plan` reads them, and says of each whether `keys`, `ceilings` of attention
+    and `samples` of activations are measured, the latter two on the first ceiling_contexts and block_contexts long
+    texts. `weights` is the file that `train.train_batch` wrote for the job that is first in the plan's made_by; it may
+    have more runs. `inputs` has the path of the text's manifest, and `out` those for each key of TABLES and "samples".
     Tables have no rows of what was not asked for, and none of the final model of a run that diverged. Raises ValueError
     if a file is damaged, the weights were trained by another plan, or a run whose samples are wanted diverged.
     """
@@ -112,10 +112,10 @@ def heads(
     """Test which keys of each attention head can be selected, on the texts of the table `contexts`.
 
     Returns data frames by name: "keys", for each layer and head, or site around the norm, of `sites` (see `sites_of`)
-    how many keys no query can select; "tokens", for each token of the sentences whether its vector after the norm can be
-    selected; and, if `ceiling_contexts` is above 0, "ceilings", how much attention the keys can get at most on the first
-    `ceiling_contexts` long texts. The columns that name the model are lacking. `prefix` has token ids that are put
-    before each text. Raises ValueError if a certificate does not prove its verdict.
+    how many keys no query can select; "tokens", for each token of the sentences whether its vector after the norm can
+    be selected; and, if `ceiling_contexts` is above 0, "ceilings", how much attention the keys can get at most on the
+    first `ceiling_contexts` long texts. The columns that name the model are lacking. `prefix` has token ids that are
+    put before each text. Raises ValueError if a certificate does not prove its verdict.
     """
 
     def spell(token: int) -> str:
