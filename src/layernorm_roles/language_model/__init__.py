@@ -1,1 +1,1 @@
-"""The paper's language models, small GPT-2s and BERTs: their training, and the tests of their attention keys."""
+"""The paper's language models, small GPT-2s and BERTs: training, and tests which attention keys a query can select."""

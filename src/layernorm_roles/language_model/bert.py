@@ -27,7 +27,7 @@ from layernorm_roles.settings.language_model import BERTSettings
 from layernorm_roles.variants import BERT_VARIANTS, NO_ATTENTION_VARIANT
 
 MASK, CLASS, PAD = SPECIAL_TOKENS = range(3)
-"""BERT's special tokens; the id of one is this number plus the vocabulary size of the tokenizer."""
+"""BERT's special tokens: the token id of each is this number plus the vocabulary size of the tokenizer."""
 EPS = 1e-12
 """eps of all LayerNorms, as in the original BERT."""
 

@@ -25,7 +25,7 @@ from layernorm_roles.slices import slices
 LossAndGradients = tuple[
     Float[Tensor, ""], Float[Tensor, "tokens d"] | None, Float[Tensor, "entries d"] | None
 ]
-"""The mean loss, and its gradients with respect to the hidden states and the readout weight, or None twice."""
+"""The mean loss, and its gradients by the hidden states and by the readout weight, or None if they are not wanted."""
 
 
 def linear_cross_entropy(

@@ -1,4 +1,4 @@
-"""What GPT and BERT share: the feed-forward network, and a layer's conversion to numpy for the tests of its keys."""
+"""What GPT and BERT share: the feed-forward network, and the conversion of a layer's queries and keys to numpy."""
 
 import numpy as np
 import torch

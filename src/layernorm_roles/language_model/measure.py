@@ -1,8 +1,8 @@
 """Measurements on trained language models: which keys a query can select, and how much attention keys can get.
 
-Also measured is how much of the norms' inputs LayerNorm's projection removes, and activations are sampled. The models,
-trained in float32, are run in float64: normalised keys then lie on a sphere to 16 digits, so that rounding does not
-decide which key lies inside the convex hull of the others.
+A query selects a key to which it gives the highest score. Also measured is how much LayerNorm's projection removes of
+the norms' inputs, and activations are sampled. The models, trained in float32, are run in float64: normalised keys then
+lie on a sphere to 16 digits, so that rounding does not decide which key lies inside the convex hull of the others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -109,7 +109,7 @@ def heads(
     prefix: tuple[int, ...] = (),
     ceiling_contexts: int = 0,
 ) -> dict[str, pd.DataFrame]:
-    """Test which keys of each attention head can be selected, on the texts of the table `contexts`.
+    """Test, for each attention head, to which keys some query can give the highest score, on the texts in `contexts`.
 
     Returns data frames by name: "keys", for each layer and head, or site around the norm, of `sites` (see `sites_of`)
     how many keys no query can select; "tokens", for each token of the sentences whether its vector after the norm can

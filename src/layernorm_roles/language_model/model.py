@@ -220,7 +220,7 @@ def without_attention(network: nn.Module) -> nn.Module:
 def build(
     settings: GPTSettings, variant: str, norm: str, vocabulary: int, seed: int, classes: None = None
 ) -> GPT:
-    """A GPT-2 with initial parameters drawn from `seed`; variants with equal seeds have equal parameters in common.
+    """A GPT-2 with initial parameters drawn from `seed`; those that two variants share are equal for equal seeds.
 
     `variant` is the variant's name in config.yaml, and `norm` the name that `norms.build_pair` takes for it; `norm` is
     ignored for variants that only language models have, such as no_attention. `classes` is there for the signature that

@@ -1,4 +1,4 @@
-"""One training run of a language model: its settings, its model, and the texts on which the model's keys are tested."""
+"""One training run of a language model: its settings, its model, and the texts on which its keys are tested."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -89,9 +89,10 @@ class LanguageModelRun:
         return (self.vocabulary + bert.CLASS,) if self.settings.architecture == "bert" else ()
 
     def contexts(self) -> pd.DataFrame:
-        """The texts on which the trained model's keys are tested, as rows of the table `contexts`; of BERT, sentences.
+        """The texts on which it is tested which attention keys a query can select; for a BERT these are sentences only.
 
-        Raises ValueError if one has more tokens than the model reads, or a token that is not in its vocabulary.
+        They are rows of the table `contexts`, with the token ids in the column tokens. Raises ValueError if a text has
+        more tokens than the model reads, or a token that is not in its vocabulary.
         """
         contexts = store.read(self.text.contexts, "contexts")
         contexts = contexts[contexts.texts.isin(self.settings.reads)]

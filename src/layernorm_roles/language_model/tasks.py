@@ -183,8 +183,7 @@ class LabelledSentences(Task):
         self._order = lru_cache(maxsize=1)(self._draw_order)
 
     def batch(self, step: int) -> Batch:
-        """The training batch of a step: padded token ids (batch_size, context_length), and the sentences' lengths and
-        classes, both of shape (batch_size,)."""
+        """The training batch of a step: token ids (batch_size, context_length), lengths and classes (batch_size,)."""
         epoch, position = divmod(step, len(self._training[0]) // self._size)
         rows = self._order(epoch)[position * self._size :][: self._size]
         return tuple(part[rows] for part in self._training)

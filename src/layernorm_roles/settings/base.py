@@ -65,7 +65,7 @@ Distinct = Annotated[tuple[Item, ...], Field(min_length=1, max_length=100), Afte
 
 
 def one_or_several(item: Any) -> BeforeValidator:
-    """A pydantic validator by which a list in config.yaml may be given as a single value of the type `item`."""
+    """A pydantic validator for a field that is a list of `item`: a single value in config.yaml is a list of one."""
     return BeforeValidator(
         lambda value: value if isinstance(value, list | tuple) else (value,),
         json_schema_input_type=item | Distinct[item],
@@ -73,17 +73,17 @@ def one_or_several(item: Any) -> BeforeValidator:
 
 
 Size = Annotated[Integer, Field(ge=1, le=65_536)]
-"""A dimension of an array, or a number of layers, attention heads, text windows or sequences."""
+"""The type of settings that are a size: a dimension of an array, or a number of layers, heads or sequences."""
 Steps = Annotated[Integer, Field(ge=1, le=100_000_000)]
-"""A number of optimiser steps."""
+"""The type of settings that are a number of optimiser steps."""
 Number = Annotated[Integer, Field(ge=1, le=1_000_000)]
-"""A number of texts, tokens or sequences."""
+"""The type of settings that are a number of texts, tokens, sequences or runs."""
 LearningRate = Annotated[Real, Field(gt=0, le=10)]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 RunsPerJob = Number | Literal["all"]
 """How many training runs of an experiment or language model one process does in turn; "all": every run there is."""
 NumberOfSeeds = Annotated[Integer, Field(ge=1, le=1000)]
-"""How many random seeds are used: first_seed, a key of config.yaml, first_seed + 1, and so on."""
+"""How many random seeds are used; they are first_seed (a key of config.yaml), first_seed + 1, and so on."""
 Word = Annotated[str, StringConstraints(min_length=1)]
 Seeds = dict[Identifier, Annotated[Integer, Field(ge=0, le=1000)]]
 """The number of training runs for each variant of the norm before attention, by the variant's name; 0: no run.

@@ -31,9 +31,9 @@ class _LanguageModel(Section):
     """The settings on which the training of a GPT and of a BERT depends alike."""
 
     reads: ClassVar[tuple[str, ...]]
-    """The kinds of text, "long" or "sentences", on which the trained model's attention keys are tested."""
+    """The kinds of text, "long" or "sentences", on which it is tested which attention keys a query can select."""
     text: Identifier
-    """Name of the text, in the section `text`, that the model is trained on and on which its keys are tested."""
+    """Name of the entry of the section `text` on which the model is trained and its attention keys are tested."""
     layers: Size
     """Number of transformer layers."""
     d_model: Size
@@ -43,7 +43,7 @@ class _LanguageModel(Section):
     dropout: _Dropout
     """Dropout rate of the embeddings and of what attention and feed-forward add to the residual stream."""
     batch_size: Size
-    """Windows of context_length tokens, or sentences, in a training batch."""
+    """Number of sequences in a training batch: windows of context_length tokens, or sentences."""
     steps: Steps
     """Optimiser steps of a run."""
     learning_rate: LearningRate
@@ -74,9 +74,9 @@ class GPTSettings(_LanguageModel):
     architecture: Literal["gpt"]
     """gpt: GPT-2, which predicts the next token."""
     context_length: Annotated[Integer, Field(ge=2, le=65_536)]
-    """Largest number of tokens that the model reads."""
+    """Largest number of tokens that the model reads at once."""
     eps: _Eps
-    """eps of every LayerNorm, and of the variant of it before attention."""
+    """eps, which is added to the variance, of every LayerNorm and of the variant of it before attention."""
     query_key_eps: _Eps
     """eps of the RMSNorm that the variant layernorm_qk applies to each head's queries and keys."""
     attention_dropout: _Dropout
@@ -97,7 +97,7 @@ class BERTSettings(_LanguageModel):
     """The settings of one training of a small BERT, but for the variant and the seed.
 
     Its variants are `none`, without any LayerNorm; `layernorm`, with all of BERT's LayerNorms; and `no_attention`,
-    whose layers consist of the feed-forward network.
+    whose layers have only the feed-forward network and the LayerNorm after it.
     """
 
     reads = ("sentences",)
@@ -141,9 +141,9 @@ class _Runs(Section):
     """Optimiser steps of a training. With a list of numbers every variant and seed is trained anew for each of them,
     with a learning rate that reaches 0 at that number."""
     runs_per_job: RunsPerJob
-    """How many trainings of the model one process does in turn, and of how many one process tests the keys; all: every
-    one. More than 1 suits trainings that take less time than a process takes to start. If a training is added where a
-    process has fewer than this number, all of that process are done again."""
+    """How many runs of the model one process trains in turn, and one process then measures; all: every run. More than 1
+    suits runs that take less time than a process takes to start. If a run is added where a process has fewer than this
+    number, all runs of that process are trained again."""
 
     def of_training(self) -> dict[str, Any]:
         """The settings that all trainings of the model share, as JSON values by key of config.yaml."""
@@ -157,11 +157,11 @@ class GPTModel(_Runs, GPTSettings):
     seeds: Seeds
     """Number of training runs for each variant, by its name, with seeds from first_seed on; 0 or null: no such run."""
     ceiling_seeds: Annotated[Integer, Field(ge=0, le=1000)]
-    """For how many seeds of a variant, the first ones, ceilings are computed: the largest attention weights that keys
-    can get from any query; 0: for none."""
+    """For how many seeds of layernorm and of projection, the first ones, it is computed how large an attention weight
+    (ceiling) each key can get at most; 0: for none."""
     ceiling_contexts: Number
-    """Number of long texts, the first ones, for whose keys the ceilings are computed; a few are enough, since seeds
-    differ more than texts do."""
+    """Number of long texts, the first ones, for whose keys the largest possible attention weights are computed; a few
+    are enough, since seeds differ more than texts do."""
 
 
 class BERTModel(_Runs, BERTSettings):

@@ -24,14 +24,14 @@ LOGARITHMIC = "logarithmic"
 
 
 Width = Annotated[Integer, Field(ge=2, le=1024)]
-"""The number of dimensions of the residual stream."""
+"""The type of settings that are a number of dimensions of the residual stream."""
 
 
 class MajorityData(Section):
     """The settings from which the sequences of an experiment on the majority task are drawn, but for the seed."""
 
     sequence_length: Annotated[Integer, Field(ge=3, le=255)]
-    """Tokens in a sequence."""
+    """Number of tokens in a sequence."""
     classes: Annotated[Integer, Field(ge=2, le=255)]
     """Number of different tokens; the paper has 20, and 10 in its model of three dimensions."""
     majority_gap: Annotated[Integer, Field(ge=1, le=255)]
@@ -42,10 +42,10 @@ class MajorityData(Section):
     """How many sequences are made of one partition of the sequence length into class counts, each by assigning the
     counts to classes at random."""
     sampling: Literal["depth_first", "uniform"]
-    """How partitions are drawn. depth_first: in the paper's code's walk over them; uniform: all equally likely."""
+    """How partitions are drawn. depth_first: by a tree walk, as in the paper's code; uniform: all equally likely."""
     split: Literal["rows", "partitions"]
-    """rows: sequences of one partition may be in both the training and the test set, as in the paper's code;
-    partitions: all sequences of a partition are in one of the two sets."""
+    """How sequences are split. rows: those of one partition (of one set of class counts) may be in both the training
+    and the test set, as in the paper's code; partitions: all of one partition are in one of the two sets."""
     test_share: Annotated[Real, Field(gt=0, lt=1)]
     """Share of the sequences that are kept for testing."""
 
@@ -119,6 +119,6 @@ class MajorityExperiment(MajorityTraining):
     runs_per_job: RunsPerJob
     """How many runs of the experiment one process trains in turn and writes to one set of files; all: every run. More
     than 1 suits runs that take less time than a process takes to start. If a run is added where a process has fewer
-    than this number, all of that process are trained again."""
+    than this number, all runs of that process are trained again."""
     seeds: Seeds
     """Number of training runs for each variant, by its name, with seeds from first_seed on; 0 or null: no such run."""

@@ -1,4 +1,4 @@
-"""Settings of a pretrained model, of whose attention keys it is tested whether a query can select them."""
+"""Settings of a pretrained model, for which it is tested which of its attention keys a query can select."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from layernorm_roles.settings.base import Distinct, Identifier, Integer, Number,
 
 
 class PretrainedModel(Section):
-    """Where a pretrained model for the package transformers lies, and the texts on which its keys are tested.
+    """Where a pretrained model of the package transformers is found, and on which texts its attention keys are tested.
 
     Exactly one of `package`, `path` and `hub` is given.
     """
@@ -18,7 +18,7 @@ class PretrainedModel(Section):
     folder: Word | None = None
     """The model's folder, or its GGUF file, as a path relative to `package`; null: the folder of the package itself."""
     path: Word | None = None
-    """Path of the folder of the model, or of a GGUF file."""
+    """Path of the model's folder, or of its GGUF file, where it is neither in a package nor to be downloaded."""
     hub: Word | None = None
     """Name of the model on the Hugging Face hub, from which it is downloaded."""
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None

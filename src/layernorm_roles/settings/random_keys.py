@@ -27,7 +27,7 @@ class Precision(Section):
     """How often LayerNorm with eps, or in float32, leaves a Gaussian key that no query selects."""
 
     dimensions: Dimensions
-    """First and last dimension d of a key."""
+    """Range of the keys' dimension d as [first, last]; each dimension in it is tried."""
     eps: Annotated[Distinct[Annotated[Real, Field(ge=0, le=1)]], Field(max_length=4)]
     """Values of LayerNorm's eps; 1e-5 is torch's default."""
     dtypes: Distinct[Literal["float64", "float32"]]
@@ -41,7 +41,7 @@ class Law(Section):
     """
 
     dimensions: Dimensions
-    """First and last dimension d of a key."""
+    """Range of the keys' dimension d as [first, last]; each dimension in it is computed."""
     shares: Annotated[Distinct[Annotated[Real, Field(gt=0, lt=1)]], Field(max_length=3)]
     """Expected shares of unselectable keys, between 0 and 1, for which the number of keys is sought."""
     largest: Annotated[Integer, Field(ge=2, le=10**12)]
@@ -52,9 +52,9 @@ class RandomKeys(Section):
     """How often a matrix of n Gaussian keys of dimension d has a key that no query gives the highest score."""
 
     keys: Range
-    """First and last number n of keys in a matrix."""
+    """Range of the number n of keys in a matrix as [first, last]; each number in it is tried."""
     dimensions: Dimensions
-    """First and last dimension d of a key."""
+    """Range of the keys' dimension d as [first, last]; each dimension in it is tried."""
     matrices: Annotated[Integer, Field(ge=2, le=1_000_000)]
     """Number of matrices for each n and d; every norm is applied to equal matrices."""
     norms: Distinct[Identifier]

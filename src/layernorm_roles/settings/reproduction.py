@@ -68,7 +68,7 @@ class Settings(Section):
     """All settings of config.yaml, after files that override some of its keys."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
-    """Name of the folder results/<name>/ for all outputs; "published" is reserved for those under version control."""
+    """Name of the folder results/<name>/ for all outputs; "published" is reserved for results under version control."""
     device: Literal["auto", "cpu", "cuda"]
     """Device on which the language models are trained; auto: the GPU if torch can use one, else the CPU."""
     majority_device: Literal["auto", "cpu", "cuda"]
@@ -93,7 +93,7 @@ class Settings(Section):
     statements: Statements
     """Small experiments on what other documents than the paper say about LayerNorm."""
     text: Annotated[dict[Identifier, Text], Field(min_length=1)]
-    """The texts, by name: on what language models are trained, and on what their attention keys are tested."""
+    """The texts on which language models are trained and their attention keys are tested, by name."""
     language_model: Annotated[dict[Identifier, LanguageModel], Field(min_length=1)]
     """The language models, by name."""
     pretrained: dict[Identifier, PretrainedModel]

@@ -1,4 +1,4 @@
-"""Settings of a text: the corpus on which language models are trained, and the contexts on which keys are tested."""
+"""Settings of a text: the corpus on which language models are trained, and the texts on which they are then tested."""
 
 import glob
 import hashlib
@@ -65,14 +65,14 @@ class Source(Section):
 
 
 class Split(Section):
-    """The shares of the documents, which add up to 1, for training, for validation and for the tests of keys."""
+    """The shares of the documents, which add up to 1, for training, for validation, and held out for tests."""
 
     training: Annotated[Real, Field(gt=0, le=1)]
     """Share of the documents that models are trained on."""
     validation: Annotated[Real, Field(gt=0, le=1)]
     """Share of the documents for the validation loss."""
     held_out: Annotated[Real, Field(ge=0, le=1)]
-    """Share of the documents that no model is trained on, from which the contexts for the tests of keys are taken."""
+    """Share of the documents on which no model is trained, from which the texts to test attention keys are taken."""
 
     @model_validator(mode="after")
     def _shares_add_up(self):
@@ -83,7 +83,7 @@ class Split(Section):
 
 
 class Contexts(Section):
-    """Settings of the contexts: texts that a trained model reads so that its attention keys can be tested."""
+    """Settings of the contexts: texts that a trained model reads to test which attention keys a query can select."""
 
     source: Source | None
     """Source of the contexts; null: they are taken from the corpus' held-out documents."""
@@ -102,12 +102,12 @@ class Contexts(Section):
 
 
 class Text(Section):
-    """Settings of a text: a corpus, the tokenizer for it, and the contexts on which trained models' keys are tested."""
+    """Settings of a text: a corpus, its tokenizer, and the contexts, texts on which trained models' keys are tested."""
 
     corpus: Source
     """Source of the documents that are split into those for training, for validation, and held out."""
     split: Split
-    """The shares into which the corpus' documents are split."""
+    """The shares of the corpus' documents for training, for validation, and held out for tests."""
     tokenizer: Literal["trained", "gpt2"]
     """trained: a byte-level BPE made from the training documents; gpt2: the tokenizer of GPT-2."""
     vocabulary: Annotated[Integer, Field(ge=BYTES, le=1_000_000)]

@@ -1,1 +1,1 @@
-"""Text for the language models: documents, tokenizer, token streams for training, and contexts for tests of keys."""
+"""Text for the language models: documents, tokenizer, token streams to train on, and texts to test models with."""

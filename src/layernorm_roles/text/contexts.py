@@ -1,4 +1,4 @@
-"""Contexts: the texts that a trained model reads when its attention keys are tested.
+"""Contexts: the texts that a trained model reads when it is tested which of its attention keys a query can select.
 
 They are long windows of documents, and single sentences. Both come from documents that no model was trained on: the
 held-out documents of the corpus, or another source that the configuration names.
@@ -15,7 +15,7 @@ from layernorm_roles.settings.text import Contexts
 from layernorm_roles.text.token_streams import encode
 
 KINDS = ("long", "sentences")
-"""The kinds of contexts: long windows of documents, for the paper's Tables 1 and 2; sentences, for Tables 3 and 4."""
+"""The kinds of texts on which models are tested: windows of documents (the paper's Tables 1, 2), sentences (3, 4)."""
 
 
 Candidates = Sequence[tuple[int, list[int]]]
@@ -62,10 +62,10 @@ def sentences(text: str) -> list[str]:
 
 
 def candidates(kind: str, settings: Contexts, texts: Sequence[str], tokenizer: Tokenizer) -> Candidates:
-    """The token ids of all windows (`kind` long) or sentences of `texts` whose length `settings` allow, in text order.
+    """The windows (`kind` long) or sentences of `texts` that have a length that `settings` allow, in their order.
 
-    `texts` are the corpus' held-out documents, which are cut into sentences, or, if `settings` has a source of
-    contexts, the texts of that source, of which each is one sentence.
+    `texts` are documents, from which windows or sentences are cut; but if `settings` has a source of sentences, each
+    text is one sentence.
     """
     if kind == "sentences" and not settings.source:
         pairs = [(document, sentence) for document, text in enumerate(texts) for sentence in sentences(text)]

@@ -1,4 +1,4 @@
-"""Makes of a corpus what language models need: a tokenizer, token streams, and texts on which keys are tested."""
+"""Makes of a corpus what language models need: a tokenizer, token streams, and texts on which attention is tested."""
 
 import hashlib
 import json
@@ -26,11 +26,11 @@ PARTS = ("training", "validation", "held_out")
 
 
 def prepare(settings: Text, folder: str | Path, downloads: str | Path | None = None, seed: int = 0) -> None:
-    """Write the files that `PreparedText` lists to `folder`, whose name is that of the text in config.yaml.
+    """Write a text's tokenizer, token streams, contexts and manifest to `folder`, under the names in `PreparedText`.
 
-    `downloads` is the folder to which sources of kind hub were downloaded. `seed`, first_seed of config.yaml, decides
-    which contexts are chosen and, later, BERT's validation windows. Raises ValueError, before it writes any of the
-    files, if a source cannot be read or the corpus is too small for the settings; the message says all that is lacking.
+    The folder's name is that of the text in config.yaml. `downloads` is the folder to which sources of kind hub were
+    downloaded. `seed`, first_seed of config.yaml, decides which contexts are chosen and, later, BERT's validation
+    windows. Raises ValueError if a source cannot be read or the corpus is too small, with all that is lacking.
     """
     out = PreparedText(Path(folder))
     out.folder.mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,7 @@ class PreparedText:
 
     @property
     def contexts(self) -> Path:
-        """The path of the Parquet table `contexts`, the held-out texts on which models' attention keys are tested."""
+        """The path of the Parquet table `contexts`: the held-out texts on which trained models' attention is tested."""
         return self.folder / TEXT_FILES["contexts"]
 
     @property

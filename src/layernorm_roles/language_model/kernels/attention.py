@@ -53,7 +53,7 @@ def empty_dropout_mask(heads: int, n: int) -> UInt16[Tensor, "heads n masks"]:
 
 @instruction(types.none)
 def _draw(write, mask, row, column, key, counter, threshold):
-    """Draw 2 WORDS integers of LANES bits into mask[row, column:]; each bit is set with probability threshold / 2^16.
+    """Draw 2 * WORDS integers of LANES bits into mask[row, column:], each bit set with probability threshold / 2^16.
 
     The generator is Threefry-2x32 with 20 rounds (Salmon et al. 2011), a function of the two words of `key` and of a
     counter of two words; for lane l these are `counter` with l added to its first word.
@@ -84,11 +84,11 @@ def _draw(write, mask, row, column, key, counter, threshold):
 
 @jit
 def draw_dropout_mask(mask, first, key, threshold):
-    """Draw which attention weights dropout keeps, as bits: bit l of mask[h, i, m] is for query i and key m LANES + l.
+    """Draw which attention weights dropout keeps, as bits: bit l of mask[h, i, m] is for query i, key m * LANES + l.
 
     A set bit means that the weight is kept, which has probability threshold / 2^16. A bit is a function of the two
     integers of `key`, of the head's number h + `first`, and of the positions of query and key. `mask` has the shape
-    (heads, n, n / LANES rounded up to a multiple of 2 WORDS); bits of keys after the query need not be drawn.
+    (heads, n, n / LANES rounded up to a multiple of 2 * WORDS); bits of keys after the query need not be drawn.
     """
     heads, n, _ = mask.shape
     for h in range(heads):
@@ -101,7 +101,7 @@ def draw_dropout_mask(mask, first, key, threshold):
 
 @inlined
 def _drop(e, mask, i, first, stop):
-    """Set e[g, j - first] to 0 where the bit of key j in mask[i + g] is not set, for `first` <= j < `stop`."""
+    """Dropout: set the weight e[g, j - first] to 0 if bit j of mask[i + g] is unset, for `first` <= j < `stop`."""
     for j in range(first, stop, LANES):
         store_tile(where(load_tile(e, 0, j - first, GROUP), mask, i, j // LANES), e, 0, j - first)
 

@@ -96,8 +96,8 @@ def exponentials(q, i, k, first, stop, seen, more, start, e, origin, totals, blo
     """Set e[g, j - origin] to exp(start[i + g] + q_{i+g} . k_j) for g < TOGETHER and keys `first` <= j < `stop`.
 
     Query i sees the first `seen` keys, and each further query `more` keys more than the query before it; for other keys
-    e is set to 0, which is done in the last LANES keys before `stop` only. The sums over keys are added to the rows of
-    `totals`, whose LANES columns have a share each.
+    e is set to 0, but only within the last LANES keys before `stop`. The sums over keys are added to the rows of
+    `totals`, split over its LANES columns.
     """
     begun, total = splats(start, i, GROUP), load_tile(totals, 0, 0, GROUP)
     for j in range(first, stop, LANES):
@@ -130,7 +130,7 @@ def mean_of(sums, g, c):
 
 @inlined
 def add_outer(e, x, i, first, stop, origin, out, block):
-    """Add the sum over queries g of e[g, j - origin] x[c, i + g] to out[c, j], for all c and `first` <= j < `stop`."""
+    """Add to out[c, j] the products e[g, j - origin] x[c, i + g], summed over queries g, for `first` <= j < `stop`."""
     for j in range(first, stop, LANES):
         together = load_tile(e, 0, j - origin, GROUP)
         for c in range(0, len(x), len(block)):

@@ -167,7 +167,7 @@ def exp(write, x):
 
 @instruction(_first)
 def first_lanes(write, vectors, count, more, other):
-    """The tuple `vectors` with the number `other` in all but the first count + g `more` lanes of each vectors[g]."""
+    """The tuple `vectors` with the number `other` in all but the first count + g * more lanes of each vectors[g]."""
     builder, places, chosen = write.builder, ir.Constant(INTS, list(range(LANES))), []
     for x in vectors:
         inside = builder.icmp_signed("<", places, write.integers(count))
@@ -241,7 +241,7 @@ def add_dots(write, sums, a, i, b, row, j, block):
 
 @instruction(_first)
 def add_means_of(write, sums, vectors, v, row, j, block):
-    """The vectors sums[g B + c] + vectors[g] times the vector of `v` that begins at (row + c, j), for 0 <= c < B.
+    """The vectors sums[g * B + c] + vectors[g] times the vector of `v` that begins at (row + c, j), for 0 <= c < B.
 
     B is the number of members of `block`.
     """
