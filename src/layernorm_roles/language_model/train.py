@@ -41,7 +41,7 @@ class TrainingResult(NamedTuple):
     metrics: pd.DataFrame
     """The losses by step: rows of the table language_model_metrics."""
     attention: pd.DataFrame
-    """Rows of the table language_model_attention, as `diagnostics.diagnose` makes them; none without diagnose_every."""
+    """Rows of the table language_model_attention, from `diagnostics.diagnose`; none if diagnose_every is null."""
 
 
 def train_batch(

@@ -82,7 +82,7 @@ class GPTSettings(_LanguageModel):
     attention_dropout: _Dropout
     """Dropout rate of the attention weights."""
     validation_windows: Size
-    """Windows of context_length tokens over which the validation loss is computed."""
+    """Number of windows, of context_length tokens each, over which the validation loss is computed."""
     diagnose_every: Steps | None
     """Optimiser steps between two measurements of what attention contributes, for the table language_model_attention;
     null: none, and the model has no rows there."""
@@ -115,7 +115,7 @@ class BERTSettings(_LanguageModel):
     validation: Source | None
     """Source of the sentences and classes for validation, if task is labelled: of kind hub, with a label_column."""
     validation_batches: Size
-    """Batches over which the validation loss is computed, if task is masked."""
+    """Number of batches over which the validation loss is computed, if task is masked."""
 
     @property
     def longest_text(self) -> int:

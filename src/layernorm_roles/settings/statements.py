@@ -55,7 +55,7 @@ class Fusion(Section):
 
 
 class Placement(Section):
-    """Transformers with the norm before (pre-norm) or after (post-norm) each residual branch, trained and compared."""
+    """Comparison of transformers with the norm before each residual branch (pre-norm) or after each sum (post-norm)."""
 
     text: Identifier
     """Name of the text, in the section `text`, on whose training documents the transformers are trained."""
