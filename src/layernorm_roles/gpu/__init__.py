@@ -1,5 +1,5 @@
-"""GPUs: which device trains, and whether a GPU computes what the CPU computes.
+"""Choice of the training device, CPU or GPU, and a check that a GPU computes what the CPU computes.
 
-Training code gets a `Device` (device.py) and asks it nothing about GPUs. This is the one place where device, precision
-and determinism are decided, but for the kernels of `language_model`, which go by the device of their tensors.
+Training code is given a `Device` (device.py) and need not know which it is. Device, precision and determinism are
+decided here alone; only the kernels of `language_model` look at the device of their tensors.
 """

@@ -1,4 +1,4 @@
-"""Whether a GPU computes what the CPU computes: loss and gradients of one batch on both, before training."""
+"""Checks before training that a GPU computes correctly: a batch's loss and gradients, and single operators."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 
 TOLERANCE = 1e-4
-"""Largest relative difference between the numbers of two devices."""
+"""Largest relative difference that is accepted between a number and its reference (CPU, or float64)."""
 SMALLEST_SHARE = 1e-2
-"""A parameter's gradient below this share of the whole gradient is compared with that share of it.
-
-Rounding, of about 1e-7 of what is added up, would otherwise count much in a gradient that is close to zero."""
+"""Share of the whole gradient's norm: a difference in a parameter's gradient is taken relative to that gradient's norm,
+or to this share of the whole gradient's norm, if that is more. In a gradient that is close to zero, rounding errors
+would otherwise count as large differences."""
 
 
 class Derivatives(NamedTuple):
-    """The loss of a model on one batch, and the gradients of its parameters, held on the CPU."""
+    """The loss of a model on one batch, and the gradients of its parameters, in CPU memory."""
 
     loss: float
     gradients: dict[str, Tensor]
@@ -24,9 +24,10 @@ class Derivatives(NamedTuple):
 
 
 def derivatives(model: nn.Module, batch: tuple[np.ndarray, ...], device: str) -> Derivatives:
-    """Loss and gradients on `device`, without dropout, of a model with a method `loss` that takes `batch`.
+    """The loss of one batch, and its gradients, computed on `device` (a name that torch knows) without dropout.
 
-    The model is left on the device, otherwise as it was.
+    The loss is `model.loss(*batch)`, with the arrays of `batch` as tensors on `device`. The model stays on that device;
+    its parameters and its training mode do not change.
     """
     was_training = model.training
     model.to(device).eval()
@@ -43,9 +44,9 @@ def derivatives(model: nn.Module, batch: tuple[np.ndarray, ...], device: str) ->
 
 
 def difference(one: Derivatives, other: Derivatives) -> str | None:
-    """None if loss and gradients of two devices agree within TOLERANCE; else the first number that does not, on both.
+    """A sentence on the first disagreement between a CPU (`one`) and a GPU (`other`), or None if there is none.
 
-    `one` is what the CPU computed, `other` what the GPU computed.
+    Two losses, or two gradients of a parameter, disagree if they differ by more than TOLERANCE, relatively.
     """
     if not abs(one.loss - other.loss) <= TOLERANCE * abs(one.loss):  # also if a number is not finite
         return f"the loss is {one.loss:.8g} on the CPU and {other.loss:.8g} on the GPU"
@@ -64,21 +65,24 @@ def difference(one: Derivatives, other: Derivatives) -> str | None:
 
 
 class Operator(NamedTuple):
-    """A part of a model that may go wrong on a GPU although the loss of a whole untrained model does not show it."""
+    """A function of a model, such as attention, that is tested by itself on a GPU.
+
+    An error in it may hardly change the loss of an untrained model.
+    """
 
     name: str
     function: Callable[..., Tensor]
-    """Returns a tensor, given one tensor of floating-point numbers for each of `shapes`, and then `others`."""
+    """The function: it takes a floating-point tensor of each shape in `shapes`, then `others`, and returns a tensor."""
     shapes: tuple[tuple[int, ...], ...]
     others: tuple[Tensor, ...] = ()
-    """Further arguments, such as the numbers of tokens."""
+    """Further arguments, which are not differentiated, such as token ids."""
 
 
 def operator_difference(operator: Operator, device: str) -> str | None:
-    """None if the operator and its gradients in float32 agree with those in float64 on `device`, else what does not.
+    """A sentence on the first disagreement of an operator in float32 with float64 on `device`; None if there is none.
 
-    Its inputs are unit normal. In an untrained model the scores of attention are close to 0, so that a loss and its
-    gradients hardly depend on how they are computed.
+    The operator's result and its gradients are compared, on standard normal inputs. In an untrained model attention
+    scores are close to 0, so that loss and gradients would hardly show an error in them.
     """
     generator = torch.Generator().manual_seed(0)
     inputs = [torch.randn(shape, generator=generator) for shape in operator.shapes]

@@ -1,28 +1,28 @@
-"""The device that trains, by the keys `device` and `majority_device` of config.yaml, while Snakemake plans."""
+"""Decides, before any job starts, on which device models are trained: what `device: auto` in config.yaml means."""
 
 import os
 from typing import NamedTuple
 
 DECIDED = "LAYERNORM_ROLES_AUTO_DEVICE"
-"""The environment variable that tells a job's process what `auto` meant where the workflow was started.
+"""The environment variable that hands the device chosen for `auto` on to the processes of the workflow's jobs.
 
-Snakemake reads the rules again in the process of every job, which may see other GPUs than the first one."""
+Snakemake evaluates the rules again in each of these processes, which may see other GPUs than the first process."""
 
 
 class Choice(NamedTuple):
-    """The device of training jobs, and why it was chosen."""
+    """The device on which models are trained, and why it was chosen."""
 
     device: str
-    """cpu or cuda."""
+    """The device, "cpu" or "cuda"."""
     why: str
-    """Why `auto` stands for `device`, as the end of a sentence; empty if the configuration names cpu or cuda."""
+    """The reason for choosing `device` for "auto", as part of a sentence; empty if config.yaml names a device."""
 
 
 def choose(wanted: str) -> Choice:
-    """The device that `wanted`, auto, cpu or cuda, means.
+    """The device that a value of config.yaml means: "auto", "cpu" or "cuda".
 
-    auto asks torch for a GPU of this machine; for jobs that run on others one names cpu or cuda. cuda is not
-    questioned: a job that finds no GPU says so.
+    "auto" means the GPU of this machine if torch finds one, else the CPU; jobs that run on other machines need one of
+    the other two. For "cuda" nothing is checked here: a job that then finds no GPU fails with a message.
     """
     if wanted != "auto":
         return Choice(wanted, "")
@@ -36,6 +36,9 @@ def choose(wanted: str) -> Choice:
 
 
 def hand_down(choice: Choice) -> None:
-    """Let `auto` mean the device of `choice` in the processes of all jobs, by an environment variable."""
+    """Set an environment variable by which "auto" means the device of `choice` in all processes that this one starts.
+
+    If config.yaml names a device, nothing is set.
+    """
     if choice.why:
         os.environ[DECIDED] = choice.device

@@ -1,10 +1,10 @@
-"""The device of a training job: a CPU or a GPU, with one interface, so that training code need not know which.
+"""One interface for the CPU and the GPU on which a model is trained, so that training code need not know which it is.
 
-    device = open_device("cuda")                  # refused, in torch's words, if there is no GPU
-    device.compare(derivatives, "gpt seed 3")     # refused if the GPU computes other numbers than the CPU
+    device = open_device("cuda")                  # a ValueError with torch's words if there is no GPU
+    device.compare(derivatives, "gpt seed 3")     # a ValueError if the GPU computes other numbers than the CPU
     model.to(device.name)
 
-Only jobs that train import this module, since it imports torch.
+Only training code imports this module, since it imports torch.
 """
 
 import logging
@@ -21,34 +21,34 @@ from layernorm_roles.memory import first_line, is_out_of_memory, warn
 log = logging.getLogger("layernorm_roles")
 
 APART = "apart, trained all the same"
-"""In the description of a device, the end of what is said of a comparison that showed a difference."""
+"""The words at the end of a GPU's note on a failed comparison, in `GPU.description`, if `device_check` is warn."""
 
 
 class Device:
-    """A CPU, which is deterministic, and the interface of every device that trains."""
+    """The CPU as a device for training, and the base class that `GPU` overrides."""
 
     name = "cpu"
-    """What torch calls the device."""
+    """The device's name in torch."""
 
     @property
     def description(self) -> str:
-        """The device and processor, for the metadata of a run; complete when the run has ended."""
+        """Device and processor in words, for the metadata of results; of a GPU also how it compared with the CPU."""
         return f"cpu ({processor()})"
 
     @property
     def identity(self) -> str:
-        """What checkpoints say of the device: a killed run goes on only on a device of equal identity."""
+        """The kind of device, as checkpoints store it: training resumes only on a device of equal identity."""
         return self.name
 
     def compare(self, derivatives: Callable[[str], agreement.Derivatives], title: str) -> None:
-        """Do nothing: a GPU compares loss and gradients of one batch with those of the CPU here."""
+        """Do nothing on a CPU; `GPU.compare` checks the loss and gradients of one batch against those of the CPU."""
 
     def check(self, operators: Iterable[agreement.Operator], title: str) -> None:
-        """Do nothing: a GPU compares operators in float32 with float64 here."""
+        """Do nothing on a CPU; `GPU.check` checks operators in float32 against float64."""
 
     @contextmanager
     def memory_advice(self, advice: str) -> Iterator[None]:
-        """Within the block, raise ValueError with `advice` if the device's memory is used up."""
+        """A context in which an out-of-memory error becomes a ValueError whose message contains `advice`."""
         try:
             yield
         except (RuntimeError, MemoryError) as error:
@@ -61,10 +61,11 @@ class Device:
 
 
 class GPU(Device):
-    """The GPU that torch takes: deterministic, in float32 without TF32.
+    """A GPU, torch's current CUDA device, set to deterministic algorithms and to float32 without TF32.
 
-    `on_difference`, stop or warn, says what a difference from the CPU does. torch raises a RuntimeError, or in a build
-    without CUDA an AssertionError, if it finds no GPU or none that it has kernels for.
+    `on_difference` says what follows if the GPU's numbers differ from the reference's: "stop" raises a ValueError,
+    "warn" prints a warning. The constructor raises torch's RuntimeError, or in a build of torch without CUDA its
+    AssertionError, if there is no GPU that torch can use.
     """
 
     name = "cuda"
@@ -82,19 +83,19 @@ class GPU(Device):
 
     @property
     def description(self) -> str:
-        """The name of the GPU, and how it compared with the CPU and with float64, for the metadata of a run."""
+        """The name of the GPU and the results of the checks made so far, in words, for the metadata of results."""
         return f"cuda ({'; '.join([self.card, *(f'{what}: {how}' for what, how in self.notes.items())])})"
 
     @property
     def identity(self) -> str:
-        """Name and compute capability of the GPU, for checkpoints: other kinds of GPU add up in another order."""
+        """Name and compute capability of the GPU; only an equal one resumes training, as others round differently."""
         return f"cuda ({self.card}, {self.capability})"
 
     def compare(self, derivatives: Callable[[str], agreement.Derivatives], title: str) -> None:
-        """Compare loss and gradients of one batch, which `derivatives` computes on a given device, on CPU and GPU.
+        """Check that loss and gradients of one batch, which `derivatives` computes on a named device, equal the CPU's.
 
-        A relative difference above `agreement.TOLERANCE` raises a ValueError that begins with `title`, or only warns
-        if the configuration says `device_check: warn`.
+        A relative difference above `agreement.TOLERANCE` raises a ValueError that begins with `title`, or prints it as
+        a warning if `on_difference` is "warn".
         """
         here, there = derivatives("cpu"), derivatives(self.name)
         log.info("loss %.8g on the CPU, %.8g on the GPU", here.loss, there.loss)
@@ -105,7 +106,11 @@ class GPU(Device):
         )
 
     def check(self, operators: Iterable[agreement.Operator], title: str) -> None:
-        """Raise ValueError if an operator in float32 differs from float64; only warn with `device_check: warn`."""
+        """Check that each operator's result and gradients in float32 equal those in float64, both on the GPU.
+
+        A relative difference above `agreement.TOLERANCE` raises a ValueError that begins with `title`, or prints it as
+        a warning if `on_difference` is "warn".
+        """
         differences = (agreement.operator_difference(operator, self.name) for operator in operators)
         self._note(
             "operators on unit normal inputs compared with float64",
@@ -114,7 +119,7 @@ class GPU(Device):
         )
 
     def _note(self, what: str, difference: str | None, fault: str) -> None:
-        """Note what a comparison has found; stop because of a difference, or warn, as the configuration says."""
+        """Add the result of the check `what` to the device's description; raise ValueError, or warn, if it failed."""
         if difference is None:
             self.notes[what] = f"within {agreement.TOLERANCE:g}"
             return
@@ -126,10 +131,10 @@ class GPU(Device):
 
 
 def open_device(name: str, on_difference: str = "stop", key: str = "device") -> Device:
-    """The device called `name`, cpu or cuda, ready for a training job.
+    """The device for training that `name`, "cpu" or "cuda", stands for.
 
-    `on_difference` is the key device_check of config.yaml, and `key` that which names the device. Raises ValueError
-    with torch's message if there is no GPU that torch can use.
+    `on_difference` is the value of device_check in config.yaml (see `GPU`), and `key` is the key of config.yaml that
+    names the device, for the error message: a ValueError is raised if there is no GPU that torch can use.
     """
     if name == "cpu":
         return Device()

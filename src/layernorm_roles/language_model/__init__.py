@@ -1,1 +1,1 @@
-"""The paper's language models, GPT-2 and BERT, with variants of the norm: training, and the keys of every layer."""
+"""The paper's language models, small GPT-2s and BERTs: training, and tests which attention keys a query can select."""

@@ -1,9 +1,9 @@
-"""Causal attention, softmax(q k' / sqrt(d_head)) v, made for heads of very few dimensions.
+"""Causal attention, softmax(q k' / sqrt(d_head)) v, that is fast for heads of very few dimensions.
 
-General kernels fill vector registers with a head's dimensions, of which the paper's models have two. On the CPU in
-float32 `kernels` fills them with keys, and never holds the matrix of scores: the backward pass computes its rows
-again from their log-sum-exps. In float64, for larger heads and on a GPU the attention is torch's
-scaled_dot_product_attention, on a GPU with heads made wide enough for its fused kernels.
+General kernels fill a processor's vector registers with the dimensions of a head, of which the paper's models have two.
+On the CPU in float32 the module `kernels` fills the registers with keys, and never stores the matrix of scores: the
+backward pass computes its rows again from their log-sum-exps. In float64, for larger heads and on a GPU, attention is
+torch's scaled_dot_product_attention; on a GPU heads are padded to a size that its fused kernels accept.
 """
 
 from typing import Any
@@ -21,19 +21,20 @@ from layernorm_roles.language_model.kernels import COMPILING, softmax
 from layernorm_roles.language_model.kernels import attention as kernels
 
 WIDEST_HEAD = 16
-"""Largest head that the compiled kernel takes: from about here on torch's is faster."""
+"""Largest number of dimensions of a head for which the compiled kernel is used: above it torch's is faster."""
 ALIGNMENT = 8
-"""Sizes of a head that torch's fused CUDA kernels take are multiples of this, because they load 16 bytes at a time: 4
-numbers of float32, 8 of half precision. Other heads get a kernel that writes the matrix of scores to memory."""
+"""torch's fused CUDA kernels take heads whose number of dimensions is a multiple of this: they load 16 bytes at a time,
+which are 8 numbers of half precision. For other heads torch uses a kernel that writes all scores to memory."""
 
 
 def causal_attention(
     qkv: Float[Tensor, "batch n three_d_model"], heads: int, dropout: float = 0.0
 ) -> Float[Tensor, "batch n d_model"]:
-    """Causal attention: for every query the mean of the values up to its position, weighted by its softmax.
+    """Causal multi-head attention: for each query the mean of the values up to its position, weighted by a softmax.
 
-    `qkv` holds all queries, then all keys, then all values, of one head after the other; the result, too, has the heads
-    one after the other. `dropout` is the share of the weights set to 0. The result can be differentiated once.
+    The last axis of `qkv` has the queries of all heads, one head after another, then all keys, then all values; the
+    last axis of the result has the outputs of the heads, one after another. `dropout` is the share of the attention
+    weights that is set to 0. The result can be differentiated once.
     """
     if qkv.device.type == "cpu" and qkv.dtype == torch.float32 and qkv.shape[-1] <= 3 * heads * WIDEST_HEAD:
         return _CausalAttention.apply(qkv, heads, dropout)
@@ -43,7 +44,7 @@ def causal_attention(
 def split(
     qkv: Float[Tensor, "batch n three_d_model"], heads: int
 ) -> tuple[Float[Tensor, "batch heads n d_head"], ...]:
-    """Queries, keys and values, by head, of the `qkv` that `causal_attention` takes."""
+    """Split a tensor laid out like the argument `qkv` of `causal_attention` into queries, keys and values by head."""
     return tuple(part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in qkv.chunk(3, dim=-1))
 
 
@@ -53,7 +54,7 @@ def attention(
     v: Float[Tensor, "batch heads n d_head"],
     **options: Any,
 ) -> Float[Tensor, "batch heads n d_head"]:
-    """torch's scaled_dot_product_attention; on a GPU heads are filled up with zeros, as its fused kernels need it."""
+    """torch's scaled_dot_product_attention with its `options`; on a GPU it is `widened_attention`."""
     on_device = widened_attention if q.device.type == "cuda" else F.scaled_dot_product_attention
     return on_device(q, k, v, **options)
 
@@ -64,20 +65,23 @@ def widened_attention(
     v: Float[Tensor, "batch heads n d_head"],
     **options: Any,
 ) -> Float[Tensor, "batch heads n d_head"]:
-    """torch's scaled_dot_product_attention of heads that are filled up with zeros; they change no result."""
+    """torch's scaled_dot_product_attention, with heads padded by zero dimensions for its fused CUDA kernels.
+
+    The padding, to a multiple of ALIGNMENT dimensions, does not change the result.
+    """
     d = q.shape[-1]
     wide = (F.pad(t, (0, -d % ALIGNMENT)) for t in (q, k, v))
     return F.scaled_dot_product_attention(*wide, scale=d**-0.5, **options)[..., :d]
 
 
 class _CausalAttention(torch.autograd.Function):
-    """`causal_attention` by the compiled kernel, for autograd."""
+    """The autograd function by which `causal_attention` calls the compiled CPU kernel."""
 
     @staticmethod
     def forward(ctx, qkv, heads, dropout):
-        """The means of the values (batch, n, d_model), for the arguments of `causal_attention`.
+        """The attention output (batch, n, d_model) for the arguments of `causal_attention`.
 
-        Saves qkv, the means, the log-sum-exp of each query's scores and the dropout mask for backward.
+        Saves qkv, the output, the log-sum-exp of each query's scores and the dropout mask for `backward`.
         """
         qkv, (batch, n, width) = qkv.contiguous(), qkv.shape
         out = qkv.new_empty(batch, n, width // 3)
@@ -102,7 +106,7 @@ class _CausalAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        """Gradient of the loss by qkv, none by the rest; `grad`, by the means, is (batch, n, d_model)."""
+        """The loss's gradient with respect to qkv, from its gradient `grad` with respect to the attention output."""
         qkv_grad = torch.empty_like(ctx.saved_tensors[0])
         tensors = (*ctx.saved_tensors, grad.contiguous(), qkv_grad)
         qkv, mask, *arrays = (None if t is None else t.detach().numpy() for t in tensors)

@@ -1,10 +1,11 @@
-"""The paper's small BERT, without any LayerNorm (Table 4) and, as the control, with all of them.
+"""The paper's small BERT, without any LayerNorm (Table 4) or, as a control, with all of BERT's LayerNorms.
 
     x = norm(E[token] + P[position] + T)
     x = norm(x + attention(x));   x = norm(x + feed_forward(x))        in each layer
 
-`norm` is an ordinary LayerNorm with gain and bias, or nothing. The attention of a layer takes its keys from the
-output of the norm before it. The model predicts masked tokens, or as in the paper the class of a sentence.
+T is the segment embedding, and `norm` a LayerNorm with gain and bias or the identity: a layer's keys are made from the
+output of the norm that precedes its attention. The model predicts masked tokens or, as in the paper, classes of
+sentences.
 
 Source: Brody et al. 2023, appendix, and its bert_small_dim_config.json; Devlin et al. 2019.
 """
@@ -26,13 +27,13 @@ from layernorm_roles.settings.language_model import BERTSettings
 from layernorm_roles.variants import BERT_VARIANTS, NO_ATTENTION_VARIANT
 
 MASK, CLASS, PAD = SPECIAL_TOKENS = range(3)
-"""BERT's special tokens, by the number that is added to the number of the tokenizer's entries."""
+"""BERT's special tokens: the token id of each is this number plus the vocabulary size of the tokenizer."""
 EPS = 1e-12
-"""eps of every LayerNorm, as in BERT."""
+"""eps of all LayerNorms, as in the original BERT."""
 
 
 class BERTLayer(nn.Module):
-    """A layer of a BERT: attention and a feed-forward part, each followed by a norm (post-norm)."""
+    """A layer of a BERT: attention and a feed-forward network, each followed by a LayerNorm if `normed`."""
 
     def __init__(self, settings: BERTSettings, normed: bool):
         super().__init__()
@@ -45,7 +46,10 @@ class BERTLayer(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch n d"], present: Bool[Tensor, "batch 1 1 n"] | None
     ) -> Float[Tensor, "batch n d"]:
-        """The layer's output before its last norm; `present` is False where a token is padding."""
+        """The layer's output before its last norm (`norm_2`, which the caller applies).
+
+        `present` is False where a token is padding, and None if there is none.
+        """
         if self.out is not None:
             y = attention(*split(self.qkv(x), self.heads), attn_mask=present).transpose(1, 2).flatten(2)
             x = self.norm_1(x + self.dropout(self.out(y)))
@@ -54,14 +58,14 @@ class BERTLayer(nn.Module):
         return x + self.dropout(self.feed_forward(x))
 
     def leave_out_attention(self) -> None:
-        """Remove attention and the norm after it; the layer is then its feed-forward part."""
+        """Remove attention and the norm after it, so that the feed-forward network and `norm_2` are left."""
         self.qkv = self.out = self.norm_1 = None
 
 
 class BERT(nn.Module):
-    """A BERT for a tokenizer with `vocabulary` entries, with LayerNorms (`normed`) or without.
+    """A BERT for a tokenizer with `vocabulary` entries, with LayerNorms (`normed`) or without any.
 
-    `classes` is the number of classes of sentences; with None the model predicts masked tokens.
+    If `classes` is given, the model puts sentences into that many classes; otherwise it predicts masked tokens.
     """
 
     def __init__(self, settings: BERTSettings, normed: bool, vocabulary: int, classes: int | None = None):
@@ -82,7 +86,7 @@ class BERT(nn.Module):
     def forward(
         self, tokens: Integer[Tensor, "batch n"], present: Bool[Tensor, "batch n"] | None = None
     ) -> Float[Tensor, "batch n d"]:
-        """The final hidden states; `present` is False where a token is padding; None if there is no padding."""
+        """The hidden states after the last layer; `present` is False where a token is padding, None without padding."""
         mask = None if present is None else present[:, None, None]
         x = self.dropout(self.norm_0(self.embed(tokens)))
         for layer in self.layers:
@@ -90,7 +94,7 @@ class BERT(nn.Module):
         return x
 
     def embed(self, tokens: Integer[Tensor, "batch n"]) -> Float[Tensor, "batch n d"]:
-        """The sum of the embeddings of token, position and segment, before the first norm."""
+        """The sums of token, position and segment embeddings, before the first norm."""
         return self.tokens(tokens) + self.positions.weight[: tokens.shape[1]] + self.segment.weight
 
     def loss(
@@ -99,10 +103,10 @@ class BERT(nn.Module):
         where: Integer[Tensor, "batch *masked"],
         targets: Integer[Tensor, "batch *masked"],
     ) -> Float[Tensor, ""]:
-        """Mean cross-entropy in nats.
+        """Mean cross-entropy in nats, of the predicted tokens or of the sentences' classes.
 
-        For masked tokens `where` (batch, masked) holds their positions and `targets` (batch, masked) the tokens that
-        were there; for sentences `where` (batch,) holds their lengths and `targets` (batch,) their classes.
+        For masked tokens `where` (batch, masked) has their positions and `targets` (batch, masked) the true tokens; for
+        sentences `where` (batch,) has their lengths in tokens and `targets` (batch,) their classes.
         """
         if self.classify is not None:
             present = torch.arange(tokens.shape[1], device=tokens.device) < where[:, None]
@@ -116,9 +120,9 @@ class BERT(nn.Module):
 
     @torch.no_grad()
     def record(self, tokens: Sequence[int]) -> list[Layer]:
-        """Queries, keys and inputs of attention in every layer that has attention, on one context, first layer first.
+        """Run the model on one text and return, for each layer with attention, its queries, keys and attention inputs.
 
-        Call eval() before, or dropout changes them.
+        `tokens` are the text's token ids. Call `eval()` before, so that there is no dropout.
         """
         layers, before, norm = [], self.embed(torch.tensor([list(tokens)])), self.norm_0
         for number, layer in enumerate(self.layers, start=1):
@@ -139,7 +143,10 @@ def _norm(d_model: int, normed: bool) -> nn.Module:
 def build(
     settings: BERTSettings, variant: str, norm: str, vocabulary: int, seed: int, classes: int | None = None
 ) -> BERT:
-    """A BERT with freshly drawn parameters; `norm` is ignored. Raises ValueError for a variant that BERT lacks."""
+    """A BERT with initial parameters drawn from `seed`; `variant` is a key of BERT_VARIANTS, else ValueError is raised.
+
+    `classes` is that of `BERT`; `norm` is ignored, and there for the signature that `model.build` has.
+    """
     if variant not in BERT_VARIANTS:
         raise ValueError(f"BERT has no variant {variant!r}: expected one of {', '.join(BERT_VARIANTS)}")
     random_streams.seed_torch(seed)

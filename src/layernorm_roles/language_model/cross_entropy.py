@@ -1,14 +1,14 @@
-"""Cross-entropy of a linear readout that never holds the logits.
+"""Cross-entropy of logits that are a linear function of hidden states, computed without storing all logits.
 
-At hidden size 8 the model is almost nothing and the readout almost everything: 2,048 tokens times 50,257 entries are
-400 MB of logits, and their softmax and gradient take as much again. Here a few tokens at a time pass over the
-vocabulary, once, and leave the loss and both gradients behind.
+At hidden size 8 almost all computation is in the logits: for 2,048 tokens and a vocabulary of 50,257 entries they take
+400 MB, and their softmax and gradient as much again. Here loss and both gradients are computed for a few tokens at a
+time, in one pass over the vocabulary.
 
-The shift makes one pass enough. Softmax needs exp(logit - shift) without overflow, for which one usually takes the
-largest logit, and with it a pass of its own. By Cauchy and Schwarz no logit h.w exceeds |h| max|w|, which is known
-beforehand. Nor is any logit below its negative, so with this shift all exponents lie in [-2 |h| max|w|, 0]: while
-that is above -80, every exponential is a normal float32 and nothing is lost. Where it is not, the kernel takes the
-largest logit after all.
+One pass is enough because the softmax's shift is known beforehand. Softmax needs exp(logit - shift) without overflow;
+usually the shift is the largest logit, whose search takes another pass. By the Cauchy-Schwarz inequality no logit h.w
+exceeds |h| max|w|, nor is any below the negative of this bound. With the bound as shift, all exponents lie in
+[-2 |h| max|w|, 0]: where that is above -80, every exponential is a normal float32 number and no accuracy is lost.
+Elsewhere the kernel searches for the largest logit.
 """
 
 import torch
@@ -25,13 +25,13 @@ from layernorm_roles.slices import slices
 LossAndGradients = tuple[
     Float[Tensor, ""], Float[Tensor, "tokens d"] | None, Float[Tensor, "entries d"] | None
 ]
-"""The mean loss, and its gradients with respect to the hidden states and the readout's weight, unless left out."""
+"""The mean loss, and its gradients by the hidden states and by the readout weight, or None if they are not wanted."""
 
 
 def linear_cross_entropy(
     hidden: Float[Tensor, "tokens d"], weight: Float[Tensor, "entries d"], targets: Integer[Tensor, " tokens"]
 ) -> Float[Tensor, ""]:
-    """Mean over the tokens of -log softmax(hidden @ weight.T)[target], in nats; it can be differentiated once.
+    """The mean over tokens of -log softmax(hidden @ weight.T)[target], in nats; it can be differentiated once.
 
     It equals torch.nn.functional.cross_entropy(hidden @ weight.T, targets) up to rounding (float32: 1e-6 relative).
     """
@@ -40,11 +40,11 @@ def linear_cross_entropy(
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """`fused` or `chunked` for autograd, which computes the gradients together with the loss."""
+    """The autograd function behind `linear_cross_entropy`: its forward pass computes the gradients with the loss."""
 
     @staticmethod
     def forward(ctx, hidden, weight, targets, gradients):
-        """The mean loss, for the arguments of `linear_cross_entropy`; saves the gradients, if wanted, for backward."""
+        """The mean loss for the arguments of `linear_cross_entropy`; saves the gradients for `backward`, if wanted."""
         in_loop = hidden.dtype == torch.float32 and hidden.device.type == "cpu"
         compute = fused if in_loop else chunked
         loss, hidden_grad, weight_grad = compute(hidden, weight, targets, gradients=gradients)
@@ -53,13 +53,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        """The gradients by `hidden` and `weight`, times `grad`, the gradient by the mean loss; `targets` have none."""
+        """The gradients with respect to `hidden` and `weight`, times `grad`, the gradient with respect to the loss."""
         hidden_grad, weight_grad = ctx.saved_tensors
         return grad * hidden_grad, grad * weight_grad, None, None
 
 
 TOKENS_TOGETHER = {"cpu": 64, "cuda": 1024}
-"""Tokens of a matrix product in `chunked`, by device: few fit a CPU's cache, many keep a GPU at work."""
+"""Number of tokens in a matrix product of `chunked`, by device: few fit a CPU's cache, many keep a GPU busy."""
 
 
 def chunked(
@@ -69,11 +69,11 @@ def chunked(
     chunk: int | None = None,
     gradients: bool = True,
 ) -> LossAndGradients:
-    """The mean loss and, with `gradients`, its gradients by matrix products of `chunk` tokens at a time, on any device.
+    """The mean loss and, if `gradients`, its gradients, by matrix products of `chunk` tokens at a time, on any device.
 
-    The default of `chunk` is the number in TOKENS_TOGETHER.
-    With w' = (w, 1) and h' = (h, -shift), exp(h' w'^T) are the shifted exponentials e, and e w' holds, in one
-    product, both sum(e w), the gradient's numerator, and sum(e), the softmax's denominator.
+    The default of `chunk` is the device's number in TOKENS_TOGETHER. With w' = (w, 1) and h' = (h, -shift), the shifted
+    exponentials are e = exp(h' w'^T), and the single product e w' gives both sum(e w), the gradient's numerator, and
+    sum(e), the softmax's denominator.
     """
     tokens, d = hidden.shape
     chunk = chunk or TOKENS_TOGETHER[hidden.device.type]
@@ -107,9 +107,9 @@ def fused(
     targets: Integer[Tensor, " tokens"],
     gradients: bool = True,
 ) -> LossAndGradients:
-    """The mean loss and, with `gradients`, its gradients by one compiled loop, on the CPU in float32.
+    """The mean loss and, if `gradients`, its gradients, by one compiled loop, on the CPU in float32.
 
-    Raises ValueError for shapes that do not fit, and for a target that is no entry of the vocabulary.
+    Raises ValueError if the shapes do not fit together, or if a target is not an index into the vocabulary.
     """
     tokens, d = hidden.shape
     if (

@@ -1,9 +1,9 @@
-"""What attention does while a GPT trains: what it is worth, how large its input is, how far its scores differ.
+"""How much a GPT's attention contributes in the course of training: its worth, the size of its input, its scores.
 
-The *worth* of attention is the validation loss that the model has if in every layer attention adds the same everywhere,
-the mean of what it adds to the tokens of the validation batches, minus its loss. To leave attention out instead would
-take the bias of W_O out, too, which a model learns long before it attends. The worth of its scores is the loss with all
-scores 0, so that every query attends equally to all keys that it sees, minus the loss.
+The *worth* of attention is by how much the validation loss rises if in every layer the output of attention is replaced
+by a constant, its mean over all tokens of the validation batches. (To leave attention out instead would also remove the
+bias of W_O, which a model learns long before it attends.) The worth of the scores is by how much the validation loss
+rises if all attention scores are set to 0, so that a query attends equally to all keys up to its position.
 """
 
 import copy
@@ -21,16 +21,18 @@ from layernorm_roles.language_model.model import GPT
 from layernorm_roles.language_model.tasks import Batch
 
 WINDOWS = 8
-"""Number of validation windows on which sizes and scores are measured, which differ little between windows."""
+"""Number of validation windows on which input sizes and scores are measured; they differ little between windows."""
 
 
 def diagnose(
     model: GPT, validation: list[Batch], loss_of: Callable[[nn.Module], float]
 ) -> list[dict[str, Any]]:
-    """The rows of table language_model_attention at one step, without the columns that name the run and the step.
+    """The rows of the table language_model_attention for the model as it is now, as dicts by column.
 
-    `validation` are the task's validation batches, `loss_of` the loss of a model over them. The first row, without a
-    layer, is about the whole model; then comes a row for each layer that has attention. The model stays as it is.
+    The first row, in which `layer` is None, has the worth of attention and of scores in the whole model, in nats; then
+    comes a row for each layer with attention: the root mean square of attention's input, and `score_deviation`.
+    `validation` are the validation batches, and `loss_of` computes a model's mean loss over them. The columns that name
+    the run and the step are lacking. The model is not changed.
     """
     recorder, zero_scores = copy.deepcopy(model), with_zero_scores(copy.deepcopy(model))
     loss, mean_kept = with_means(recorder, loss_of)
@@ -51,20 +53,23 @@ def diagnose(
 
 
 class Constant(nn.Module):
-    """A module in the place of attention that adds one `vector` at every position."""
+    """A module that replaces attention in a layer; its output at every position is the constant `vector`."""
 
     def __init__(self, vector: Float[Tensor, " d"]):
         super().__init__()
         self.vector = vector
 
     def forward(self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]) -> Tensor:
-        """The vector that is added at every position of x."""
+        """The constant vector, repeated for every position of x; x_values is ignored."""
         return self.vector.expand_as(x)
 
 
 @torch.no_grad()
 def with_means(model: GPT, loss_of: Callable[[nn.Module], float]) -> tuple[float, GPT]:
-    """The loss of `model`, and a copy in which attention is replaced by the mean of what it adds to all tokens."""
+    """The loss of `model`, and a copy of it in which each layer's attention is replaced by the mean of its outputs.
+
+    `loss_of` computes a model's loss; the mean is over all tokens on which it runs the model.
+    """
     sums, hooks = {}, []
     for layer in model.layers:
         if layer.attention is not None:
@@ -82,13 +87,13 @@ def with_means(model: GPT, loss_of: Callable[[nn.Module], float]) -> tuple[float
 
 
 def _keep_sum(sums: list[tuple[Tensor, int]], _module: nn.Module, _inputs: tuple, added: Tensor) -> None:
-    """Append the sum of a batch's vectors `added` (batch, n, d) and their number; a forward hook of attention."""
+    """A forward hook of attention: append to `sums` the sum of its output vectors (batch, n, d) and their number."""
     sums.append((added.double().sum(dim=(0, 1)), added[..., 0].numel()))
 
 
 @torch.no_grad()
 def with_zero_scores(model: GPT) -> GPT:
-    """`model` with W_Q = 0 in every layer: all queries, and so all scores, are 0."""
+    """Set W_Q of every layer of `model` to 0, in place, so that all attention scores are 0; return the model."""
     for layer in model.layers:
         if layer.attention is not None:
             width = layer.attention.qkv.in_features
@@ -97,10 +102,10 @@ def with_zero_scores(model: GPT) -> GPT:
 
 
 def score_deviation(layer: Layer) -> float:
-    """The standard deviation of a query's scores over the keys that it sees, mean over queries and heads.
+    """The standard deviation of a query's scores over the keys up to its position, as a mean over queries and heads.
 
-    The layer is causal. The variance of a query's scores is q' C q, with C the covariance of the keys up to its
-    position, so that no matrix of all scores is needed.
+    The layer's attention is causal. The variance of a query's scores is q' C q, with C the covariance matrix of the
+    keys up to the query's position, so that the matrix of all scores is not needed.
     """
     queries, keys = layer.queries.astype(np.float64), layer.keys.astype(np.float64)
     keys = keys - keys.mean(axis=1, keepdims=True)  # changes no covariance, and loses fewer digits

@@ -1,4 +1,4 @@
-"""What layers of GPT and BERT share: the feed-forward part, and their form for the tests of keys in `heads`."""
+"""What GPT and BERT share: the feed-forward network, and the conversion of a layer's queries and keys to numpy."""
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from layernorm_roles.heads.layer import Layer, LearnedNorm, Projection
 
 
 def feed_forward(d_model: int, d_ff: int, approximate: str = "none") -> nn.Sequential:
-    """A feed-forward part with d_ff hidden units: linear, GELU, linear. `approximate` is that of torch.nn.GELU."""
+    """A feed-forward network with d_ff hidden units: linear, GELU, linear. `approximate` is that of torch.nn.GELU."""
     return nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(approximate), nn.Linear(d_ff, d_model))
 
 
@@ -25,10 +25,11 @@ def recorded_layer(
     qkv: nn.Linear,
     causal: bool,
 ) -> Layer:
-    """The queries, keys and projections of layer number `layer`, from 1, on one context, as a `Layer`.
+    """What the attention of one layer computed on one text, and with which weights, as a `heads.layer.Layer` of numpy.
 
-    `norm` makes `attention_input` of the residual stream, the first rows of `qkv` are W_Q and then W_K, and
-    `query_key_norm` acts on queries and keys after them.
+    `layer` is the layer's number, from 1. `norm` is the module that made `attention_input` from the residual stream
+    `stream`. The weight rows of `qkv` are W_Q, then W_K, then W_V; `query_key_norm`, if there is one, was applied to
+    each head's queries and keys after them. `causal` says whether a query sees only keys up to its position.
     """
     _, heads, n, d_head = keys.shape
     weights = qkv.weight.detach().unflatten(0, (3, heads, d_head)).numpy()
@@ -51,7 +52,7 @@ def recorded_layer(
 
 
 def learned_norm(norm: nn.Module | None) -> LearnedNorm | None:
-    """The gain, bias and eps of torch's LayerNorm or of a built-in variant that scales; None for every other norm."""
+    """Gain, bias and eps of a norm, if it is torch's LayerNorm or a built-in variant that scales; else None."""
     if isinstance(norm, nn.LayerNorm):
         gain, bias = norm.weight, norm.bias
         return LearnedNorm("layernorm", gain.detach().numpy(), bias.detach().numpy(), norm.eps)

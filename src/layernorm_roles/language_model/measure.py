@@ -1,8 +1,8 @@
-"""What is measured of trained language models: keys and ceilings of their heads, their norms' inputs, small samples.
+"""Measurements on trained language models: which keys a query can select, and how much attention keys can get.
 
-A network runs in float64 with its float32 weights: normalised keys then lie on their sphere to 16 digits, and rounding
-does not decide which key is inside the convex hull of the others. The weights are known exactly, and so are the queries
-that a head can make behind a LayerNorm.
+A query selects a key to which it gives the highest score. Also measured is how much LayerNorm's projection removes of
+the norms' inputs, and activations are sampled. The models, trained in float32, are run in float64: normalised keys then
+lie on a sphere to 16 digits, so that rounding does not decide which key lies inside the convex hull of the others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,20 +32,20 @@ TABLES = {
     "ones_share": "language_model_ones_share",
     "ceilings": "language_model_ceilings",
 }
-"""The Parquet table that each output of a measuring job is a part of, by the name of the output."""
+"""For each output of `measure_batch` that is a table, the name of the Parquet table to which its rows belong."""
 
 
 def measure_batch(
     plan: Plan, weights: str, inputs: Mapping[str, str], out: Mapping[str, str], threads: int
 ) -> None:
-    """Measure the trained models of a batch, and write each of TABLES, and the samples that `statements` reads.
+    """Measure the models that a job's plan lists, before and after training, and write the results to the paths `out`.
 
-    The plan has runs and settings as `LanguageModelRun.of_plan` reads them, and for each run whether `keys`, `ceilings`
-    and `samples` are measured; ceiling_contexts and block_contexts say for how many long contexts, the first ones,
-    ceilings and samples are. The job that wrote `weights` by `train_batch` is the first of those that it
-    reads; it may have trained more runs. `inputs` has the text's manifest. A run that diverged has no rows of its final
-    checkpoint. A table of which nothing is asked has no rows. Raises ValueError if a file is damaged, the weights are
-    not of the job as it is planned, or a run of which samples are wanted has diverged.
+    `plan` lists runs as `LanguageModelRun.of_plan` reads them, and says of each whether `keys`, `ceilings` of attention
+    and `samples` of activations are measured, the latter two on the first ceiling_contexts and block_contexts long
+    texts. `weights` is the file that `train.train_batch` wrote for the job that is first in the plan's made_by; it may
+    have more runs. `inputs` has the path of the text's manifest, and `out` those for each key of TABLES and "samples".
+    Tables have no rows of what was not asked for, and none of the final model of a run that diverged. Raises ValueError
+    if a file is damaged, the weights were trained by another plan, or a run whose samples are wanted diverged.
     """
     torch.set_num_threads(threads)
     parameters, _ = checkpoint.load(weights, plan.of(next(iter(plan["made_by"]))))
@@ -85,10 +85,11 @@ def measure_batch(
 
 
 def sites_of(variant: str, norm: str, architecture: str) -> tuple[str, ...]:
-    """The sites of `heads.keys.stacks_at` at which the keys of a model are certified.
+    """The sites, such as "before_norm" and "head", at which it is tested which key vectors of a model can be selected.
 
-    Where keys come out of a scaling, with nothing after it, they are certified with eps = 0 as well; a norm of the
-    user's own counts as no scaling, and BERT's norms have a gain.
+    `heads.keys.stacks_at` explains them. Vectors that a norm scaled to equal lengths, without a gain after it, are also
+    tested as they would be with eps = 0 (the sites that end with "_exact"); that is not done for norms that the user
+    defines, nor for BERT, whose norms have a gain. `norm` is a name that `norms.build_pair` takes.
     """
     sites = ("before_norm", "after_norm", "head")
     if architecture == "bert":
@@ -108,16 +109,17 @@ def heads(
     prefix: tuple[int, ...] = (),
     ceiling_contexts: int = 0,
 ) -> dict[str, pd.DataFrame]:
-    """Verdicts on keys, verdicts on tokens, and ceilings of every head on the contexts of table `contexts`.
+    """Test, for each attention head, to which keys some query can give the highest score, on the texts in `contexts`.
 
-    Keys are certified at `sites`, those of `heads.keys.stacks_at`; tokens are the verdicts of every token of the
-    sentences at the input of attention; ceilings are those of the first `ceiling_contexts` long contexts. `prefix` is
-    the tokens that stand before each text. The frames lack the columns that name the model. Raises ValueError if a
-    certificate does not prove its verdict.
+    Returns data frames by name: "keys", for each layer and head, or site around the norm, of `sites` (see `sites_of`)
+    how many keys no query can select; "tokens", for each token of the sentences whether its vector after the norm can
+    be selected; and, if `ceiling_contexts` is above 0, "ceilings", how much attention the keys can get at most on the
+    first `ceiling_contexts` long texts. The columns that name the model are lacking. `prefix` has token ids that are
+    put before each text. Raises ValueError if a certificate does not prove its verdict.
     """
 
     def spell(token: int) -> str:
-        """A token's text; a part of a character shows as the replacement character."""
+        """The text of a token id; a token that is only a part of a character gives the replacement character."""
         return tokenizer.decode([token]) if token < tokenizer.get_vocab_size() else "[CLS]"
 
     verdicts, tokens, pairs = [], [], []
@@ -144,15 +146,15 @@ def heads(
 def sample(
     network: GPT, contexts: pd.DataFrame, block_contexts: int
 ) -> tuple[dict[str, Tensor], dict[str, int]]:
-    """Tensors of a trained GPT, by name, that the statement on fusion reads instead of a model, and its layers.
+    """Activations and weights of a trained GPT, with which `statements.fusion` tests if W_O and W_1 can be one matrix.
 
-    The tensors (float64) are, for each layer l from 1:
+    Returned are tensors in float64 by name, and {"layers": number of layers}. The tensors are, for each layer l from 1:
 
-        layer_l.stream  (tokens, d)           the residual stream before attention, of the first `block_contexts` long
-                                              contexts, one after another
+        layer_l.stream  (tokens, d)           the residual stream before attention, for the first `block_contexts` long
+                                              texts of `contexts`, one after another
         layer_l.heads   (tokens, d_heads)     the concatenated outputs of the heads
-        layer_l.w_o, .b_o                     (d_heads, d) and (d,)
-        layer_l.gain, .bias, .w_1             (d,), (d,) and (d, d_ff), of ln_2 and the feed-forward part
+        layer_l.w_o, .b_o                     (d_heads, d) and (d,), attention's output matrix W_O and its bias
+        layer_l.gain, .bias, .w_1             (d,), (d,) and (d, d_ff), of ln_2 and the feed-forward network
     """
     texts = contexts[contexts.texts == "long"].tokens.tolist()
     tensors, streams = {}, [network.embed(torch.tensor(tokens)[None]) for tokens in texts[:block_contexts]]

@@ -1,16 +1,16 @@
-"""The paper's GPT-2, of any size: the norm before attention is what its variants differ in.
+"""The paper's GPT-2, of any size, whose norm before attention can be replaced by a variant of LayerNorm.
 
     x = E[token] + P[position]
     x = x + attention(norm(x));   x = x + feed_forward(ln_2(x))        in each layer
     logits = ln_f(x) E'
 
-`norm` is a variant of layernorm_roles.norms; W_Q, W_K and W_V have no bias, as in the released code. ln_2 and ln_f
-stay ordinary LayerNorms. Variants with two norms make queries and keys from one and values from the other. In
-`layernorm_qk` each head's queries and keys are scaled once more, to norm sqrt(d_head), after W_Q and W_K (RMSNorm
-without gain, as in OLMo 2 and Qwen 3). The QK-norm of ViT-22B projects too, which with two dimensions a head would
-leave two points. In `projection_matched` the norms are `norms.MatchedProjection`. In `no_attention` the layers have
-their feed-forward parts alone, so that the model predicts a token from the one before it and the position: its loss
-minus that of another variant is what attention is worth there.
+`norm` is the variant, from layernorm_roles.norms; ln_2 and ln_f are ordinary LayerNorms in all variants. W_Q, W_K and
+W_V have no bias, as in the paper's released code. Some variants make queries and keys from one norm of x, and values
+from another. In `layernorm_qk` each head's queries and keys are scaled once more, to length sqrt(d_head), after W_Q and
+W_K (RMSNorm without gain, as in OLMo 2 and Qwen 3). The QK-norm of ViT-22B projects too, which would leave heads of two
+dimensions with two points. In `projection_matched` the norms are `norms.MatchedProjection`. In `no_attention` layers
+consist of the feed-forward network, so that the model predicts a token from the preceding one and the position: its
+loss minus another variant's is what attention is worth to that variant.
 
 Source: Brody et al. 2023, section 4, and its gpt2_small_dim_config.json; Radford et al. 2019.
 """
@@ -33,7 +33,10 @@ from layernorm_roles.variants import MATCHED_VARIANT, NO_ATTENTION_VARIANT, QUER
 
 
 class CausalSelfAttention(nn.Module):
-    """Causal attention of several heads. `query_key_norm`, at first the identity, acts on queries and keys."""
+    """Causal multi-head self-attention, whose module `query_key_norm` is applied to each head's queries and keys.
+
+    `query_key_norm` is the identity until `GPT` replaces it.
+    """
 
     def __init__(self, d_model: int, heads: int, dropout: float):
         super().__init__()
@@ -45,13 +48,16 @@ class CausalSelfAttention(nn.Module):
     def split(
         self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
     ) -> tuple[Float[Tensor, "batch heads n d_head"], ...]:
-        """Queries, keys and values of every head: queries and keys made from x, values from x_values."""
+        """Queries, keys and values of every head; queries and keys are made from x, values from x_values."""
         return split(self.packed(x, x_values), self.heads)
 
     def packed(
         self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
     ) -> Float[Tensor, "batch n three_d"]:
-        """All queries, then all keys, then all values in one tensor (batch, n, 3 d), head by head."""
+        """Queries, keys and values of all tokens in one tensor; queries and keys are made from x, values from x_values.
+
+        The last axis has the queries of all heads, one head after another, then all keys, then all values.
+        """
         if x_values is x:
             qkv = self.qkv(x)
         else:
@@ -66,23 +72,23 @@ class CausalSelfAttention(nn.Module):
     def attended(
         self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
     ) -> Float[Tensor, "batch n d"]:
-        """The outputs of all heads, concatenated, before W_O; queries and keys come from x, values from x_values."""
+        """The heads' outputs, concatenated, before W_O; queries and keys are made from x, values from x_values."""
         return causal_attention(self.packed(x, x_values), self.heads, self.dropout if self.training else 0.0)
 
     def forward(
         self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
     ) -> Float[Tensor, "batch n d"]:
-        """What attention adds to the residual stream; queries and keys come from x, values from x_values."""
+        """What attention adds to the residual stream; queries and keys are made from x, values from x_values."""
         return self.out(self.attended(x, x_values))
 
 
 class GPTLayer(nn.Module):
-    """A pre-norm layer of a GPT-2: attention after a norm, then a feed-forward part after the LayerNorm `ln_2`.
+    """A pre-norm layer of a GPT-2: attention after a norm, then a feed-forward network after the LayerNorm `ln_2`.
 
     Queries and keys are made from the output of `norm`, the identity until `GPT` replaces it. Values are made from the
     output of `values_norm`, or from that of `norm` if `values_norm` is None. A layer whose `attention` is None consists
-    of the feed-forward part; in training it draws what attention would drop all the same, so that the models of a seed
-    drop the same units elsewhere.
+    of the feed-forward network; in training it draws attention's dropout masks all the same, so that all other dropout
+    masks equal those of a model with attention and an equal seed.
     """
 
     def __init__(self, settings: GPTSettings):
@@ -99,7 +105,7 @@ class GPTLayer(nn.Module):
         self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, x: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
-        """The residual stream after the layer, from x, the residual stream before it."""
+        """The residual stream after the layer, for the residual stream x before it."""
         if self.attention is not None:
             x = x + self.dropout(self.attention(*self.normed(x)))
         elif self.training:
@@ -112,22 +118,23 @@ class GPTLayer(nn.Module):
     def normed(
         self, x: Float[Tensor, "batch n d"]
     ) -> tuple[Float[Tensor, "batch n d"], Float[Tensor, "batch n d"]]:
-        """The two inputs of attention for the residual stream x: for queries and keys, and for values.
+        """The normalised residual stream x from which queries and keys are made, and that from which values are made.
 
-        They are one tensor where one norm serves all three.
+        Both are one tensor object unless the layer has a `values_norm`.
         """
         y = self.norm(x)
         return y, y if self.values_norm is None else self.values_norm(x)
 
     def leave_out_attention(self) -> None:
-        """Remove attention and its norms; the layer is then its feed-forward part."""
+        """Remove attention and the norms before it, so that the layer consists of its feed-forward network."""
         self.attention = self.norm = self.values_norm = None
 
 
 class GPT(nn.Module):
-    """A GPT-2 with `vocabulary` entries whose norms before attention are what `norms.build_pair` makes for `norm`.
+    """A GPT-2 for `vocabulary` different tokens, with the norm before attention that `norm` names.
 
-    With a `query_key_eps` each head's queries and keys are scaled to norm sqrt(d_head), with that eps.
+    `norm` is a name that `norms.build_pair` takes, such as "projection". If `query_key_eps` is given, each head's
+    queries and keys are also scaled to length sqrt(d_head), by RMSNorm with that eps.
     """
 
     def __init__(self, settings: GPTSettings, vocabulary: int, norm: str, query_key_eps: float | None = None):
@@ -154,14 +161,14 @@ class GPT(nn.Module):
                 )
 
     def forward(self, tokens: Integer[Tensor, "batch n"]) -> Float[Tensor, "batch n d"]:
-        """The final hidden states, which the readout `tokens.weight` turns into logits."""
+        """The hidden states after the last LayerNorm; the logits are their products with the token embeddings."""
         x = self.embed(tokens)
         for layer in self.layers:
             x = layer(x)
         return self.ln_f(x)
 
     def embed(self, tokens: Integer[Tensor, "batch n"]) -> Float[Tensor, "batch n d"]:
-        """The residual stream before the first layer."""
+        """The residual stream before the first layer: the sum of token and position embeddings, after dropout."""
         return self.dropout(self.tokens(tokens) + self.positions.weight[: tokens.shape[1]])
 
     def logits(self, tokens: Integer[Tensor, "batch n"]) -> Float[Tensor, "batch n vocabulary"]:
@@ -169,15 +176,15 @@ class GPT(nn.Module):
         return self(tokens) @ self.tokens.weight.T
 
     def loss(self, window: Integer[Tensor, "batch length"]) -> Float[Tensor, ""]:
-        """Mean cross-entropy of the next token, in nats, over all but the last position of the windows."""
+        """Mean cross-entropy, in nats per token, of each token but a window's first, given those before it."""
         hidden, targets = self(window[:, :-1]), window[:, 1:]
         return linear_cross_entropy(hidden.flatten(0, 1), self.tokens.weight, targets.flatten())
 
     @torch.no_grad()
     def record(self, tokens: Sequence[int]) -> list[Layer]:
-        """Queries, keys and inputs of attention in every layer that has attention, on one context, first layer first.
+        """Run the model on one text and return, for each layer with attention, its queries, keys and attention inputs.
 
-        Call eval() before, or dropout changes them.
+        `tokens` are the text's token ids. Call `eval()` before, so that there is no dropout.
         """
         x, layers = self.embed(torch.tensor([list(tokens)])), []
         for number, layer in enumerate(self.layers, start=1):
@@ -193,7 +200,7 @@ class GPT(nn.Module):
 
 
 def initialise(module: nn.Module) -> None:
-    """Draw the parameters of a module as GPT-2 and BERT do: weights of standard deviation 0.02, biases 0."""
+    """Initialise a linear or embedding module as GPT-2 and BERT do: normal weights of deviation 0.02, biases 0."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear) and module.bias is not None:
@@ -201,9 +208,9 @@ def initialise(module: nn.Module) -> None:
 
 
 def without_attention(network: nn.Module) -> nn.Module:
-    """`network`, a GPT or BERT, after attention and the norms of attention are taken out of every layer.
+    """Remove attention and its norms from every layer of `network`, a GPT or BERT, and return `network`.
 
-    Its parameters are drawn before that, so that those that remain equal those of the other variants.
+    The parameters are drawn before that, so that those that remain equal those of a model with attention.
     """
     for layer in network.layers:
         layer.leave_out_attention()
@@ -213,10 +220,11 @@ def without_attention(network: nn.Module) -> nn.Module:
 def build(
     settings: GPTSettings, variant: str, norm: str, vocabulary: int, seed: int, classes: None = None
 ) -> GPT:
-    """A GPT-2 with freshly drawn parameters; those that two variants share are equal for equal seeds.
+    """A GPT-2 with initial parameters drawn from `seed`; those that two variants share are equal for equal seeds.
 
-    `variant` is its name in the configuration, `norm` what `norms.build_pair` takes for that variant, or anything for
-    a variant of the language model alone. A GPT has no `classes`.
+    `variant` is the variant's name in config.yaml, and `norm` the name that `norms.build_pair` takes for it; `norm` is
+    ignored for variants that only language models have, such as no_attention. `classes` is there for the signature that
+    `bert.build` has.
     """
     random_streams.seed_torch(seed)
     if variant == QUERY_KEY_VARIANT:

@@ -1,4 +1,4 @@
-"""The operators by which a GPU is tried before it trains a language model: attention, the loss, and a norm."""
+"""Operators on which a GPU's accuracy is checked before it trains a language model: attention, loss and LayerNorm."""
 
 from functools import partial
 
@@ -12,11 +12,11 @@ from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
 SEQUENCES = 2
-"""Sequences on which an operator is tried: few, because float64 takes much memory."""
+"""Number of sequences on which an operator is checked: few, because the check in float64 takes much memory."""
 
 
 def operators(settings: GPTSettings | BERTSettings, vocabulary: int) -> list[Operator]:
-    """The operators of a language model by which a GPU is tried: attention, the loss and LayerNorm, at its shapes."""
+    """Attention, loss and LayerNorm with input shapes like those in training, for `gpu.device.Device.check`."""
     d, n = settings.d_model, settings.context_length
     targets = torch.arange(SEQUENCES * n) * 7 % vocabulary
     if isinstance(settings, GPTSettings):

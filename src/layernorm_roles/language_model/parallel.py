@@ -1,7 +1,7 @@
-"""Threads for the compiled kernels of a language model, which compute the parts of a training batch side by side.
+"""Threads for the compiled kernels of the language models, which compute slices of a training batch in parallel.
 
-The number of threads changes no result. In attention, where nothing is summed over parts, a part is a group of whole
-heads. Elsewhere a part is a fixed number of consecutive tokens (`TOKENS`), and sums over parts are taken in the order
+The number of threads changes no result. In attention, where nothing is summed over slices, a slice is a group of whole
+heads. Elsewhere a slice is a fixed number of consecutive tokens (`TOKENS`), and sums over slices are taken in the order
 of the tokens. torch itself, which computes the linear layers, runs on one thread, because it splits its sums by the
 number of threads.
 """
@@ -17,14 +17,14 @@ from layernorm_roles.slices import slices
 Result = TypeVar("Result")
 
 TOKENS = 2048
-"""Consecutive tokens that one thread computes at a time, where sums are taken over tokens."""
+"""Number of consecutive tokens that a thread computes at a time, where sums are taken over tokens."""
 
 _pool: ThreadPoolExecutor | None = None
 _threads = 1
 
 
 def use(threads: int) -> None:
-    """Let the compiled kernels of this process run on so many `threads` from now on, and torch on one."""
+    """Set the number of threads on which the compiled kernels of this process run; torch is set to one thread."""
     global _pool, _threads
     torch.set_num_threads(1)
     if threads != _threads:
@@ -34,10 +34,13 @@ def use(threads: int) -> None:
 
 
 def shares(n: int) -> list[slice]:
-    """About equal slices of n positions, one for each thread; only where no sum is taken over positions."""
+    """Split the range 0 to n into slices of about equal length, one for each thread.
+
+    It is meant for computations without sums over this range, since those would depend on the number of threads.
+    """
     return slices(n, -(-n // _threads))
 
 
 def each(function: Callable[[slice], Result], parts: Iterable[slice]) -> list[Result]:
-    """The results of `function` for every slice in `parts`, in the order of `parts`, computed on all threads."""
+    """Call `function` with each slice in `parts`, on all threads; the list of results has the order of `parts`."""
     return list((_pool.map if _pool else map)(function, parts))

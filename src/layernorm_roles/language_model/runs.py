@@ -1,4 +1,4 @@
-"""One training run of a language model: what its plan says about it, its model and its contexts."""
+"""One training run of a language model: its settings, its model, and the texts on which its keys are tested."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,31 +17,32 @@ from layernorm_roles.text import tokenizer as tokenizers
 from layernorm_roles.text.prepared import PreparedText
 
 ARCHITECTURES = {"gpt": (GPTSettings, model.build), "bert": (BERTSettings, bert.build)}
-"""The class of the settings of a language model, and the function that builds it, by its architecture."""
+"""For each architecture the class of a language model's settings, and the function that builds the model."""
 
 
 @dataclass(frozen=True)
 class LanguageModelRun:
-    """One training run of a language model, by all that its result depends on but the code."""
+    """One training run of a language model: everything but the code on which its result depends."""
 
     name: str
-    """What files and logs call the run: gpt/layernorm/base_learning_rate_0.01/steps_1200/seed_1000."""
+    """The run's name in files and logs, such as gpt/layernorm/base_learning_rate_0.01/steps_1200/seed_1000."""
     model: str
-    """The name of the model in the configuration."""
+    """The name of the model in config.yaml."""
     variant: str
-    """The name of the norm's variant in the configuration."""
+    """The name, in config.yaml, of the variant of the norm before attention."""
     norm: str
-    """What `norms.build_pair` takes for the variant: its name, or package.module:Class."""
+    """The name that `norms.build_pair` takes for the variant, such as layernorm or package.module:Class."""
     seed: int
     settings: GPTSettings | BERTSettings
     text: PreparedText
+    """The text that the model is trained on."""
 
     @classmethod
     def of_plan(cls, plan: Mapping[str, Any], manifest: str | Path) -> "list[LanguageModelRun]":
-        """The runs of a batch, in the order of its plan.
+        """The runs that a job's plan lists under `runs`, in that order.
 
-        The plan's `settings` are those that all of the runs share; each of its `runs` has name, model, variant, norm,
-        seed, base_learning_rate and steps. The files of the text lie beside its `manifest`.
+        The plan's `settings` are those that the runs share; each entry of `runs` has name, model, variant, norm, seed,
+        base_learning_rate and steps. `manifest` is the path of the text's manifest, beside which its other files lie.
         """
         text, settings = PreparedText(Path(manifest).parent), plan["settings"]
         runs = []
@@ -55,18 +56,21 @@ class LanguageModelRun:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that the result of the run depends on but the code, in values that JSON has."""
+        """Everything but the code on which the run's result depends, as JSON values; checkpoints are matched by it."""
         settings = self.settings.model_dump(mode="json")
         return {**self.columns, "norm": self.norm, "settings": settings, "text": self.text.content_hash()}
 
     @property
     def columns(self) -> dict[str, str | int]:
-        """The columns that name the run in every table."""
+        """The columns model, variant and seed with their values for this run, which all tables have."""
         return {"model": self.model, "variant": self.variant, "seed": self.seed}
 
     @property
     def point(self) -> dict[str, int | float]:
-        """The columns base_learning_rate and steps, which tell the runs of one model, variant and seed apart."""
+        """The columns base_learning_rate and steps with their values for this run.
+
+        They distinguish runs of equal model, variant and seed.
+        """
         return {"base_learning_rate": self.settings.learning_rate, "steps": self.settings.steps}
 
     @cached_property
@@ -76,18 +80,19 @@ class LanguageModelRun:
 
     @property
     def vocabulary(self) -> int:
-        """The number of entries of the text's tokenizer."""
+        """The number of different tokens of the text's tokenizer, without the special tokens that a BERT adds."""
         return self.tokenizer.get_vocab_size()
 
     @property
     def prefix(self) -> tuple[int, ...]:
-        """The tokens that the model reads before every text: BERT's class token."""
+        """The token ids that the model reads before every text: BERT's class token, or none for a GPT."""
         return (self.vocabulary + bert.CLASS,) if self.settings.architecture == "bert" else ()
 
     def contexts(self) -> pd.DataFrame:
-        """The rows of table `contexts` whose keys are tested in this model; BERT reads sentences only.
+        """The texts on which it is tested which attention keys a query can select; for a BERT these are sentences only.
 
-        Raises ValueError if a context has more tokens than the model reads, or one that it does not know.
+        They are rows of the table `contexts`, with the token ids in the column tokens. Raises ValueError if a text has
+        more tokens than the model reads, or a token that is not in its vocabulary.
         """
         contexts = store.read(self.text.contexts, "contexts")
         contexts = contexts[contexts.texts.isin(self.settings.reads)]
@@ -104,14 +109,15 @@ class LanguageModelRun:
         return contexts
 
     def build_model(self, classes: int | None = None) -> model.GPT | bert.BERT:
-        """The model with its parameters as they are before training; `classes` is for BERT on labelled sentences."""
+        """The model with its initial parameters; `classes` is the number of classes if it classifies sentences."""
         _, build = ARCHITECTURES[self.settings.architecture]
         return build(self.settings, self.variant, self.norm, self.vocabulary, self.seed, classes)
 
     def restore_model(self, weights: Mapping[str, Tensor], checkpoint: str) -> model.GPT | bert.BERT | None:
-        """The model at a checkpoint, initial or final, from the `weights` of the batch.
+        """The model before or after training (`checkpoint` is "initial" or "final"), from the file of trained weights.
 
-        If the run diverged it is None, and a line on the terminal says so.
+        `weights` has the file's tensors, of several runs, by name, as `train.train_batch` writes them. If the training
+        diverged, the final model is None, and a line that says so is printed.
         """
         prefix = f"{self.name}/{checkpoint}/"
         parameters = {

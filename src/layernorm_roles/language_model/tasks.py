@@ -1,7 +1,7 @@
-"""What the language models are trained on: the next token, masked tokens, or the classes of sentences.
+"""Training tasks of the language models: to predict the next token, masked tokens, or the classes of sentences.
 
-A task gives batches of token ids. Each batch depends on the seed and the step alone, so that a run can go on from any
-step, and all variants of a seed read the same batches in the same order.
+A task gives a batch of token ids for each step. The batch depends on the task's seed and the step alone, so that an
+interrupted training can go on from any step, and models trained with equal seeds read equal batches in equal order.
 """
 
 from collections.abc import Iterable
@@ -22,31 +22,31 @@ from layernorm_roles.text.prepared import PreparedText
 from layernorm_roles.text.token_streams import read_stream
 
 Batch = tuple[Integer[np.ndarray, "batch ..."], ...]
-"""The arguments of a model's `loss`, of one shape at every training step."""
+"""The arrays that a model's method `loss` takes; in training they have equal shapes at every step."""
 
 TokenStream = Integer[np.ndarray, " _"]
-"""The token ids of a text, one after another."""
+"""The token ids of all documents of a text, one document after another."""
 
 MASKED_SHARE = 0.15
-"""The share of a window's tokens that BERT has to predict."""
+"""The share of a sequence's tokens that BERT has to predict."""
 SHOWN_AS_MASK, SHOWN_AS_RANDOM = 0.8, 0.1
-"""Shares of the tokens to predict in whose place BERT reads the mask token, and a random token."""
+"""Of the tokens that BERT has to predict, the shares that are replaced by the mask token, and by a random token."""
 
 
 class Task:
-    """A source of training batches, one for each step from 0 on, and of validation batches, which do not change."""
+    """Base class of the tasks, which give a training batch for each step from 0 on, and fixed validation batches."""
 
     streams: ClassVar[tuple[Stream, ...]]
-    """The random streams that the batches are drawn from."""
+    """The random number streams from which the batches are drawn; they are named in the metadata of tables."""
     tokens_per_step: int
-    """Tokens of a training batch, of which the column `tokens` of the metrics is a sum."""
+    """The number of tokens in a training batch."""
     validation: list[Batch]
 
     def batch(self, step: int) -> Batch:
         raise NotImplementedError
 
     def unigram_loss(self) -> float | None:
-        """The loss, in nats, of the training tokens' frequencies over the validation batches: a model without context.
+        """The validation loss, in nats per token, of predicting each token by its frequency in the training text.
 
         None for a task that predicts no tokens.
         """
@@ -54,9 +54,10 @@ class Task:
 
 
 class NextToken(Task):
-    """Next-token prediction: GPT's task, on disjoint windows of context_length tokens and the token after each.
+    """GPT's task, next-token prediction, on disjoint windows of context_length tokens and the token after each window.
 
-    An epoch reads the windows in a random order, from a random offset.
+    In each epoch the windows begin at a new random offset and are read in a new random order. Raises ValueError if the
+    training text has fewer windows than a batch.
     """
 
     streams = (Stream.LANGUAGE_MODEL_BATCHES,)
@@ -86,7 +87,7 @@ class NextToken(Task):
         self._starts = lru_cache(maxsize=1)(self._draw_starts)
 
     def batch(self, step: int) -> Batch:
-        """The training batch of a step: windows (batch_size, context_length + 1) of the training text."""
+        """The training batch of a step: one array of token ids of shape (batch_size, context_length + 1)."""
         epoch, position = divmod(step, self.windows // self._size)
         chosen = self._starts(epoch)[position * self._size :][: self._size]
         return (self._windows(self._training, chosen),)
@@ -96,7 +97,7 @@ class NextToken(Task):
         return unigram_loss(self._training, self._vocabulary, targets)
 
     def _draw_starts(self, epoch: int) -> Integer[np.ndarray, " windows"]:
-        """Where the windows of an epoch begin, in the order in which it reads them."""
+        """The positions in the training text at which an epoch's windows begin, in the order in which they are read."""
         rng = random_streams.generator(Stream.LANGUAGE_MODEL_BATCHES, self._seed, epoch)
         offset = rng.integers(self._length)
         return offset + rng.permutation(self.windows) * self._length
@@ -108,9 +109,9 @@ class NextToken(Task):
 
 
 class MaskedTokens(Task):
-    """Masked-token prediction: BERT's task, on random windows with a class token before them.
+    """BERT's task, masked-token prediction, on random windows of the text with the class token before them.
 
-    The masks are those of Devlin et al. 2019.
+    Tokens are masked as in Devlin et al. 2019. `validation_seed` decides the validation batches, `seed` the others.
     """
 
     streams = (Stream.MASKED_BATCHES, Stream.MASKED_VALIDATION)
@@ -131,7 +132,10 @@ class MaskedTokens(Task):
         self.validation = [self._draw(validation, rng) for _ in range(settings.validation_batches)]
 
     def batch(self, step: int) -> Batch:
-        """The training batch of a step: token ids (batch_size, context_length), places to predict, and their tokens."""
+        """The training batch of a step: token ids with masks, the positions to predict, and the true tokens there.
+
+        Their shapes are (batch_size, context_length), (batch_size, masked) and (batch_size, masked).
+        """
         rng = random_streams.generator(Stream.MASKED_BATCHES, self._seed, step)
         return self._draw(self._training, rng)
 
@@ -155,9 +159,10 @@ class MaskedTokens(Task):
 
 
 class LabelledSentences(Task):
-    """Predicting the classes of sentences, as in SST-2, BERT's task in the paper; sentences are padded.
+    """BERT's task in the paper, to predict the classes of sentences, as in SST-2.
 
-    Raises ValueError if there are fewer sentences than a batch takes, or one has no label.
+    `training` and `validation` are pairs of a sentence and its class. Sentences are cut or padded to context_length
+    tokens. Raises ValueError if there are fewer sentences than in a batch, or if a class is negative (no label).
     """
 
     streams = (Stream.LABELLED_BATCHES,)
@@ -178,7 +183,7 @@ class LabelledSentences(Task):
         self._order = lru_cache(maxsize=1)(self._draw_order)
 
     def batch(self, step: int) -> Batch:
-        """The training batch of a step: token ids (batch_size, context_length), lengths and classes of sentences."""
+        """The training batch of a step: token ids (batch_size, context_length), lengths and classes (batch_size,)."""
         epoch, position = divmod(step, len(self._training[0]) // self._size)
         rows = self._order(epoch)[position * self._size :][: self._size]
         return tuple(part[rows] for part in self._training)
@@ -213,9 +218,9 @@ def _in_batches(examples: tuple[Integer[np.ndarray, "examples ..."], ...], size:
 
 
 def unigram_loss(training: TokenStream, vocabulary: int, tokens: Integer[np.ndarray, "..."]) -> float:
-    """The mean cross-entropy, in nats, of the training tokens' frequencies on `tokens`.
+    """The mean cross-entropy on `tokens`, in nats per token, of predicting tokens by their frequencies in `training`.
 
-    Every entry of the vocabulary counts once more than it occurs, so that a new token costs no infinity.
+    Every entry of the vocabulary is counted once more than it occurs, so that no token has probability 0.
     """
     counts = np.ones(vocabulary, np.int64)
     # In parts, because counting makes 64-bit integers of a stream that may fill the memory.
@@ -225,7 +230,7 @@ def unigram_loss(training: TokenStream, vocabulary: int, tokens: Integer[np.ndar
 
 
 def task_type(settings: GPTSettings | BERTSettings) -> type[NextToken | MaskedTokens | LabelledSentences]:
-    """The class of the task that the settings of a language model ask for."""
+    """The subclass of `Task` on which a language model with these settings is trained."""
     if isinstance(settings, GPTSettings):
         return NextToken
     return MaskedTokens if settings.task == "masked" else LabelledSentences
@@ -238,10 +243,10 @@ def build(
     seed: int,
     downloads: Path | None = None,
 ) -> Task:
-    """The task that a language model's settings ask for, on a prepared text or on the labelled sentences they name.
+    """The task for a language model's settings, on the prepared `text` or on the labelled sentences that they name.
 
-    `downloads` is the folder to which the labelled sentences were downloaded. Raises ValueError if there is too little
-    text, or none.
+    `downloads` is the folder to which the labelled sentences were downloaded. Raises ValueError if their file, or one
+    of the text, is missing, damaged or too short.
     """
     kind = task_type(settings)
     if kind is LabelledSentences:

@@ -1,7 +1,7 @@
-"""Training of language models: AdamW, linear decay, clipped gradients; a killed run goes on to the byte.
+"""Training of language models: AdamW, linear decay of the learning rate, gradient clipping, and checkpoints.
 
-Two variants with equal seeds start from equal weights, read equal batches in equal order and drop the same units: the
-norm is their only difference.
+A training that was killed goes on from its checkpoint with results equal to the last byte. Two variants of the norm
+with equal seeds have equal initial weights, batches in equal order and equal dropout masks: the norm alone differs.
 """
 
 import time
@@ -32,29 +32,30 @@ from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
 
 class TrainingResult(NamedTuple):
-    """Results of a training run: initial and final weights, and the tables metrics and attention without its name.
-
-    The final weights are NaN if the run diverged; the table attention is empty if the settings ask for no look at it.
-    """
+    """The results of one training run; the tables lack the columns that name the run."""
 
     initial: dict[str, Tensor]
+    """The parameters before training, by name."""
     final: dict[str, Tensor]
+    """The parameters after training, by name; all are NaN if the training diverged."""
     metrics: pd.DataFrame
+    """The losses by step: rows of the table language_model_metrics."""
     attention: pd.DataFrame
+    """Rows of the table language_model_attention, from `diagnostics.diagnose`; none if diagnose_every is null."""
 
 
 def train_batch(
     plan: Mapping[str, Any], inputs: Mapping[str, Any], out: Mapping[str, str], threads: int
 ) -> None:
-    """Train the runs of a batch in turn, and write their files: the tables metrics and attention, and the weights.
+    """Train the models that a job's plan lists, one after another, and write their losses and weights.
 
-    The plan has runs and settings as `LanguageModelRun.of_plan` reads them, device (cpu or cuda), device_check, code
-    and norm_code by variant. `inputs` has the text's manifest, and downloads, the files of labelled sentences, if there
-    are any. The weights are tensors `<run>/initial/<parameter>` and `<run>/final/<parameter>`. A killed call goes on
-    from where it was: every run keeps its last checkpoint beside the weights until the files are written, and a
-    finished run is not trained again. A checkpoint of another run, code or device is not used. Raises ValueError if the
-    device cannot be used, its memory is used up, the text or a context does not fit the model, or the loss is not
-    finite before training.
+    `plan` is the content of the plan file: runs and settings as `LanguageModelRun.of_plan` reads them, device ("cpu" or
+    "cuda"), device_check, and hashes of the code (code, and norm_code by variant). `inputs` has the path of the text's
+    manifest, and under "downloads" those of labelled sentences, if there are any. `out` has the paths of the tables
+    "metrics" and "attention" (`TrainingResult`) and of "weights", a file of tensors `<run>/initial/<parameter>` and
+    `<run>/final/<parameter>`. If the process was killed, another call goes on from checkpoints beside the weights,
+    unless they are of other settings, code or device. Raises ValueError if the device cannot be used, its memory is
+    used up, the text or a context does not fit the model, or the loss is not finite before training.
     """
     parallel.use(threads)
     device = open_device(plan["device"], plan["device_check"])
@@ -103,13 +104,13 @@ def train(
     checkpoint: Checkpoint | None = None,
     title: str = "language model",
 ) -> TrainingResult:
-    """Train `model` on `task`; `seed` is for dropout, since model and task are drawn already.
+    """Train `model` on `task`; `seed` is that of the dropout masks, and without a `device` the CPU trains.
 
-    Without a `device` the CPU trains. The run goes on from `checkpoint`, if one is given and its file is there, and
-    writes it every settings.checkpoint_every steps and at the end, for the caller to remove once the results are safe:
-    the result has the bytes of a run that never stopped. A run whose loss stops being finite ends there: the rows of
-    later evaluations are `divergence.rows_after_divergence`, and its final weights are NaN. Raises ValueError if the
-    loss is not finite before training.
+    If `checkpoint` is given, training goes on from its file if that exists, and saves it every
+    settings.checkpoint_every steps and at the end; the caller removes it once the results are written. The result is
+    equal to the last byte to that of a training without interruption. If the loss is no longer finite, training ends:
+    later evaluations are the rows of `divergence.rows_after_divergence`, and the final weights are NaN. Raises
+    ValueError if the loss is not finite before training. `title` names the training in messages.
     """
     initial = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     device = device or Device()
@@ -143,7 +144,7 @@ def train(
 
 
 class _Training:
-    """A model on its way through training: the optimiser, the steps taken, and the rows of the tables so far."""
+    """The state of a training in progress: model, optimiser, number of steps taken, and rows of its tables so far."""
 
     def __init__(
         self, model: nn.Module, task: Task, settings: GPTSettings | BERTSettings, device: str, title: str
@@ -170,7 +171,7 @@ class _Training:
         checkpoint.save(self.model, self.optimiser, progress)
 
     def take_step(self) -> None:
-        """Train on the next batch; around the first step, measure the untrained model."""
+        """Train on the next batch; the first step also adds the row of the untrained model's losses."""
         settings, untrained = self.settings, self.loss_of(self.model) if self.step == 0 else None
         rate = linear_decay(settings.learning_rate, self.step, settings.steps, settings.warmup)
         self.optimiser.set_learning_rate(rate)
@@ -185,13 +186,13 @@ class _Training:
         self.step += 1
 
     def measure(self) -> dict[str, float | int]:
-        """Add a row of the metrics: the mean training loss since the last row, and the validation loss."""
+        """Add and return a row of the metrics: the mean training loss since the last row, and the validation loss."""
         self.add_row(self.loss_sum.item() / (self.step - self.rows[-1]["step"]), self.loss_of(self.model))
         self.loss_sum.zero_()
         return self.rows[-1]
 
     def diagnose(self) -> None:
-        """Add what attention does, if the settings ask for it at this step."""
+        """Add the rows of `diagnostics.diagnose` to the table attention, if the settings ask for them at this step."""
         if self.step in self.diagnoses:
             found = diagnose(self.model, self.task.validation, self.loss_of)
             self.attention += [{"step": self.step, **row} for row in found]
@@ -200,7 +201,7 @@ class _Training:
         return validation_loss(model, self.task, self.device)
 
     def add_row(self, train_loss: float, valid_loss: float) -> None:
-        """Add the losses at this step, or if they are not finite the rows of a run that has diverged."""
+        """Add a row with the losses at this step, or if one is not finite the rows of a training that diverged."""
         if np.isfinite([train_loss, valid_loss]).all():
             losses = {"train_loss": train_loss, "valid_loss": valid_loss}
             self.rows.append({**self.at(self.step), **losses, "seconds": time.monotonic() - self.began})
@@ -211,7 +212,7 @@ class _Training:
             self.diverged = True
 
     def at(self, step: int) -> dict[str, float | int]:
-        """What a row of the metrics says of a step, whatever the losses are."""
+        """The columns of a row of the metrics that do not depend on the losses: step, tokens read, learning rate."""
         settings = self.settings
         learning_rate = rate_taken(settings.learning_rate, step, settings.steps, settings.warmup)
         return {"step": step, "tokens": step * self.task.tokens_per_step, "learning_rate": learning_rate}
@@ -223,7 +224,7 @@ def _every(number: int, last: int) -> set[int]:
 
 @torch.no_grad()
 def validation_loss(model: nn.Module, task: Task, device: str) -> float:
-    """The model's mean loss over the task's validation batches, without dropout."""
+    """The model's mean loss in nats over the task's validation batches, without dropout."""
     model.eval()
     losses = [model.loss(*_on_device(batch, device)).item() for batch in task.validation]
     model.train()

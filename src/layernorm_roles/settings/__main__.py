@@ -1,4 +1,4 @@
-"""Prints the JSON schema of config.yaml, which editors use to complete and check it."""
+"""Prints the JSON schema of config.yaml, with which editors complete and check that file."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The kinds of values that settings are made of: types and bounds, shared by the sections of config.yaml."""
+"""Types of settings, with their bounds, that several sections of config.yaml share, and the base class of a section."""
 
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -7,7 +7,7 @@ from pydantic_core import PydanticCustomError
 
 
 class Section(BaseModel):
-    """A part of config.yaml: frozen once it is read, with known keys only."""
+    """Base class of a section of config.yaml: an immutable pydantic model that refuses keys it does not declare."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True, use_attribute_docstrings=True
@@ -15,7 +15,10 @@ class Section(BaseModel):
 
 
 def misfit_error(key: str, value: Any, expected: str) -> PydanticCustomError:
-    """The error, `key = value: expected ...`, for a value that does not fit the values of other keys."""
+    """A pydantic error, to be raised by a validator, for a setting that contradicts other settings.
+
+    Its message is "key = value: expected ..."; `expected` says in words which values would be allowed.
+    """
     return PydanticCustomError(
         "combination",
         "{key} = {value}: expected {expected}",
@@ -24,13 +27,16 @@ def misfit_error(key: str, value: Any, expected: str) -> PydanticCustomError:
 
 
 def refuse_indivisible(d_model: int, heads: int) -> None:
-    """Raise the error for a number of `heads` among which `d_model` dimensions cannot be divided equally."""
+    """Raise the pydantic error of `misfit_error` unless the number of attention heads divides d_model."""
     if d_model % heads:
         raise misfit_error("heads", heads, f"a divisor of d_model = {d_model}")
 
 
 def _number(value: Any) -> Any:
-    """The number that a text such as 1e-3 stands for, which YAML reads as a text because it has no dot."""
+    """The float that a string such as "1e-3" stands for; any other value unchanged.
+
+    YAML reads 1e-3 as a string, because it has no dot.
+    """
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:
@@ -38,7 +44,7 @@ def _number(value: Any) -> Any:
 
 
 def _whole_number(value: Any) -> Any:
-    """The integer that a number such as 1e3 or 1.0e+3 is; any other value unchanged."""
+    """The int that equals a whole float or numeric string, such as 1000.0 or "1e3"; any other value unchanged."""
     number = _number(value)
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
@@ -50,16 +56,16 @@ def _distinct(values: tuple) -> tuple:
 
 
 Integer = Annotated[int, Field(strict=True), BeforeValidator(_whole_number)]
-"""An integer, which may be written as 1e3."""
+"""An integer, which config.yaml may also write in the form 1e3."""
 Real = Annotated[float, Field(strict=True), BeforeValidator(_number)]
-"""A finite number, which may be written as 1e-3."""
+"""A finite float, which config.yaml may also write in the form 1e-3."""
 Item = TypeVar("Item")
 Distinct = Annotated[tuple[Item, ...], Field(min_length=1, max_length=100), AfterValidator(_distinct)]
-"""A list of different values, at least one; each may stand for many runs, so that a longer list is a mistake."""
+"""A list of 1 to 100 different values; each may cause many training runs, so a longer list is taken for a mistake."""
 
 
 def one_or_several(item: Any) -> BeforeValidator:
-    """A validator that takes a single value of the type `item` in config.yaml for a list of one."""
+    """A pydantic validator for a field that is a list of `item`: a single value in config.yaml is a list of one."""
     return BeforeValidator(
         lambda value: value if isinstance(value, list | tuple) else (value,),
         json_schema_input_type=item | Distinct[item],
@@ -67,17 +73,20 @@ def one_or_several(item: Any) -> BeforeValidator:
 
 
 Size = Annotated[Integer, Field(ge=1, le=65_536)]
-"""A dimension of an array, or a number of layers, heads, windows or sequences."""
+"""The type of settings that are a size: a dimension of an array, or a number of layers, heads or sequences."""
 Steps = Annotated[Integer, Field(ge=1, le=100_000_000)]
-"""A number of optimiser steps."""
+"""The type of settings that are a number of optimiser steps."""
 Number = Annotated[Integer, Field(ge=1, le=1_000_000)]
-"""A number of texts, tokens or sequences."""
+"""The type of settings that are a number of texts, tokens, sequences or runs."""
 LearningRate = Annotated[Real, Field(gt=0, le=10)]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 RunsPerJob = Number | Literal["all"]
-"""How many runs of an experiment or model one process trains in turn; all: every run of it."""
+"""How many training runs of an experiment or language model one process does in turn; "all": every run there is."""
 NumberOfSeeds = Annotated[Integer, Field(ge=1, le=1000)]
-"""How many seeds an experiment has: first_seed, first_seed + 1, ..."""
+"""How many random seeds are used; they are first_seed (a key of config.yaml), first_seed + 1, and so on."""
 Word = Annotated[str, StringConstraints(min_length=1)]
 Seeds = dict[Identifier, Annotated[Integer, Field(ge=0, le=1000)]]
-"""Number of runs by variant, with the seeds first_seed, first_seed + 1, ...; 0 leaves the variant out."""
+"""The number of training runs for each variant of the norm before attention, by the variant's name; 0: no run.
+
+The runs of a variant have the random seeds first_seed, a key of config.yaml, first_seed + 1, and so on.
+"""

@@ -1,4 +1,4 @@
-"""The JSON schema of config.yaml, with which editors complete and check it."""
+"""The JSON schema of config.yaml, with which editors complete and check that file."""
 
 from typing import Any
 
@@ -10,14 +10,18 @@ _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "ex
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of `Settings`, in which every experiment names all of its keys."""
+    """The JSON schema of `Settings`, the complete configuration, where only keys with a default may be left out.
+
+    Unlike `for_editors` it knows none of the abbreviations that config.yaml allows, such as `like`.
+    """
     return _renamed(Settings.model_json_schema())
 
 
 def for_editors() -> dict[str, Any]:
-    """The JSON schema of config.yaml and its overlays: `json_schema` with `like`, `only` and null, and no required key.
+    """The JSON schema of config.yaml as users write it, and of files of theirs that override some of its keys.
 
-    An overlay names a few keys only, and `loading.resolve` carries out `like`, `only` and null.
+    It is `json_schema` without required keys, and with the abbreviations that `loading.resolve` expands: `like` takes
+    an entry's other keys from another entry, `only` selects entries, and null leaves an entry out.
     """
     schema = json_schema()
     parts = {name: {**part, "required": []} for name, part in schema["$defs"].items()}

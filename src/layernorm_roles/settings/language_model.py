@@ -28,36 +28,37 @@ _Dropout = Annotated[Real, Field(ge=0, lt=1)]
 
 
 class _LanguageModel(Section):
-    """The settings of a run that GPT and BERT share."""
+    """The settings on which the training of a GPT and of a BERT depends alike."""
 
     reads: ClassVar[tuple[str, ...]]
-    """The kinds of contexts that the model reads when its keys are tested: long, sentences."""
+    """The kinds of text, "long" or "sentences", on which it is tested which attention keys a query can select."""
     text: Identifier
-    """Name of the text that the model is trained on, and whose contexts are tested."""
+    """Name of the entry of the section `text` on which the model is trained and its attention keys are tested."""
     layers: Size
     """Number of transformer layers."""
     d_model: Size
     """Size of the residual stream."""
     heads: Size
-    """Attention heads of a layer; their size d_head is d_model / heads."""
+    """Attention heads of a layer; each has d_model / heads dimensions."""
     dropout: _Dropout
-    """Share of the embeddings, and of what each layer adds, that is dropped in training."""
+    """Dropout rate of the embeddings and of what attention and feed-forward add to the residual stream."""
     batch_size: Size
-    """Windows of context_length tokens, or sentences, in a training batch."""
+    """Number of sequences in a training batch: windows of context_length tokens, or sentences."""
     steps: Steps
     """Optimiser steps of a run."""
     learning_rate: LearningRate
-    """AdamW's learning rate at the first step; it falls linearly to 0 at the last."""
+    """AdamW's learning rate at the first step; it falls linearly to 0 at the last step."""
     warmup: Annotated[Integer, Field(ge=0, le=100_000_000)]
-    """Optimiser steps over which the learning rate rises linearly, beside its fall; 0, as in the paper: none."""
+    """Optimiser steps over which the falling learning rate is also multiplied by a factor that rises linearly to 1; 0,
+    as in the paper: no warm-up."""
     weight_decay: Annotated[Real, Field(ge=0, le=10)]
     """AdamW's weight decay."""
     gradient_clip: Annotated[Real, Field(gt=0)]
-    """Largest norm of the gradient; a longer one is shortened to it."""
+    """Gradient clipping: a gradient whose norm over all parameters is larger is scaled down to this norm."""
     evaluate_every: Steps
-    """Optimiser steps between two rows of language_model_metrics."""
+    """Optimiser steps between two evaluations, which are the rows of the table language_model_metrics."""
     checkpoint_every: Steps
-    """Optimiser steps between two checkpoints, from which a killed run goes on."""
+    """Optimiser steps between two checkpoints, from which an interrupted training goes on."""
 
     @model_validator(mode="after")
     def _heads_divide_d_model(self):
@@ -66,35 +67,37 @@ class _LanguageModel(Section):
 
 
 class GPTSettings(_LanguageModel):
-    """A GPT-2, with a variant of the norm before attention: what a run depends on, beside its variant and seed."""
+    """The settings of one training of a GPT-2, but for the variant of the norm before attention and the seed."""
 
     reads = ("long", "sentences")
 
     architecture: Literal["gpt"]
     """gpt: GPT-2, which predicts the next token."""
     context_length: Annotated[Integer, Field(ge=2, le=65_536)]
-    """Largest number of tokens that the model reads."""
+    """Largest number of tokens that the model reads at once."""
     eps: _Eps
-    """eps of every norm, as in GPT-2."""
+    """eps, which is added to the variance, of every LayerNorm and of the variant of it before attention."""
     query_key_eps: _Eps
-    """eps of the norm of queries and keys in layernorm_qk, as in OLMo 2 and Qwen 3."""
+    """eps of the RMSNorm that the variant layernorm_qk applies to each head's queries and keys."""
     attention_dropout: _Dropout
-    """Share of the attention weights that is dropped in training."""
+    """Dropout rate of the attention weights."""
     validation_windows: Size
-    """Windows of context_length tokens over which the validation loss is computed."""
+    """Number of windows, of context_length tokens each, over which the validation loss is computed."""
     diagnose_every: Steps | None
-    """Optimiser steps between two rows of the table language_model_attention; null leaves the table empty."""
+    """Optimiser steps between two measurements of what attention contributes, for the table language_model_attention;
+    null: none, and the model has no rows there."""
 
     @property
     def longest_text(self) -> int:
-        """Tokens of the longest text that the model reads."""
+        """The number of tokens of the longest text that the model reads."""
         return self.context_length
 
 
 class BERTSettings(_LanguageModel):
-    """A small BERT: none has no LayerNorm at all, layernorm has all of them, no_attention lacks attention only.
+    """The settings of one training of a small BERT, but for the variant and the seed.
 
-    These are the settings on which a run depends, beside its variant and seed.
+    Its variants are `none`, without any LayerNorm; `layernorm`, with all of BERT's LayerNorms; and `no_attention`,
+    whose layers have only the feed-forward network and the LayerNorm after it.
     """
 
     reads = ("sentences",)
@@ -102,21 +105,21 @@ class BERTSettings(_LanguageModel):
     architecture: Literal["bert"]
     """bert: BERT, which predicts masked tokens or the classes of sentences."""
     context_length: Annotated[Integer, Field(ge=3, le=65_536)]
-    """Largest number of tokens that the model reads: one for the class, the others of text."""
+    """Largest number of tokens that the model reads, the class token at the start among them."""
     d_ff: Size
-    """Hidden units of the feed-forward part."""
+    """Hidden units of each layer's feed-forward network."""
     task: Literal["masked", "labelled"]
-    """masked: predict 15 % of the corpus' tokens; labelled: predict the classes of sentences, as in SST-2."""
+    """What is learnt. masked: to predict masked tokens, 15 % of the corpus; labelled: to classify sentences (SST-2)."""
     training: Source | None
-    """Labelled sentences for training, if task is labelled: a source of kind hub with a label_column."""
+    """Source of the sentences and classes for training, if task is labelled: of kind hub, with a label_column."""
     validation: Source | None
-    """Labelled sentences for validation, if task is labelled: a source of kind hub with a label_column."""
+    """Source of the sentences and classes for validation, if task is labelled: of kind hub, with a label_column."""
     validation_batches: Size
-    """Batches over which the validation loss is computed, if task is masked."""
+    """Number of batches over which the validation loss is computed, if task is masked."""
 
     @property
     def longest_text(self) -> int:
-        """Tokens of the longest text that the model reads, after its class token."""
+        """The number of tokens of the longest text that the model reads, the class token before it not counted."""
         return self.context_length - 1
 
     @model_validator(mode="after")
@@ -129,41 +132,44 @@ class BERTSettings(_LanguageModel):
 
 
 class _Runs(Section):
-    """The keys of a language model in config.yaml that stand for several runs each."""
+    """The keys of a language model in config.yaml that say which trainings, or runs, of the model there are."""
 
     learning_rate: Annotated[Distinct[LearningRate], one_or_several(LearningRate)]
-    """AdamW's learning rate at the first step; it falls linearly to 0 at the last. A list trains every variant and
-    seed with each."""
+    """AdamW's learning rate at the first step; it falls linearly to 0 at the last step. With a list of rates every
+    variant and seed is trained with each of them."""
     steps: Annotated[Distinct[Steps], one_or_several(Steps)]
-    """Optimiser steps of a run. A list trains every variant and seed for each length, with its own falling rate."""
+    """Optimiser steps of a training. With a list of numbers every variant and seed is trained anew for each of them,
+    with a learning rate that reaches 0 at that number."""
     runs_per_job: RunsPerJob
-    """Runs of the model that one process trains in turn, and whose keys one judges: above 1 for runs that take less
-    time than its start; all: every run. A run that is added to a batch that is not full trains all of that batch
-    again."""
+    """How many runs of the model one process trains in turn, and one process then measures; all: every run. More than 1
+    suits runs that take less time than a process takes to start. If a run is added where a process has fewer than this
+    number, all runs of that process are trained again."""
 
     def of_training(self) -> dict[str, Any]:
-        """The settings that all of the runs share, as dictionaries and lists of plain values."""
+        """The settings that all trainings of the model share, as JSON values by key of config.yaml."""
         of_runs = {"learning_rate", "steps", "runs_per_job", "seeds", "ceiling_seeds", "ceiling_contexts"}
         return self.model_dump(mode="json", exclude=of_runs)
 
 
 class GPTModel(_Runs, GPTSettings):
-    """A GPT-2 in config.yaml: it has a run for every combination of learning rate, steps, variant and seed."""
+    """A GPT-2 in config.yaml, trained once for every combination of learning rate, steps, variant and seed."""
 
     seeds: Seeds
-    """Number of runs by variant, with the seeds first_seed, first_seed + 1, ...; 0 or null leaves the variant out."""
+    """Number of training runs for each variant, by its name, with seeds from first_seed on; 0 or null: no such run."""
     ceiling_seeds: Annotated[Integer, Field(ge=0, le=1000)]
-    """Runs of a variant, the first ones, of whose keys the ceilings of attention are computed; 0 for none."""
+    """For how many seeds of layernorm and of projection, the first ones, it is computed how large an attention weight
+    (ceiling) each key can get at most; 0: for none."""
     ceiling_contexts: Number
-    """Long contexts behind the ceilings of a run, the first ones: seeds differ more than contexts do."""
+    """Number of long texts, the first ones, for whose keys the largest possible attention weights are computed; a few
+    are enough, since seeds differ more than texts do."""
 
 
 class BERTModel(_Runs, BERTSettings):
-    """A BERT in config.yaml: it has a run for every combination of learning rate, steps, variant and seed."""
+    """A BERT in config.yaml, trained once for every combination of learning rate, steps, variant and seed."""
 
     seeds: dict[Literal[tuple(BERT_VARIANTS)], Annotated[Integer, Field(ge=0, le=1000)]]
-    """Number of runs by variant, with the seeds first_seed, first_seed + 1, ...; 0 or null leaves the variant out."""
+    """Number of training runs for each variant, by its name, with seeds from first_seed on; 0 or null: no such run."""
 
 
 LanguageModel = Annotated[GPTModel | BERTModel, Field(discriminator="architecture")]
-"""The settings of a language model; its key `architecture` says which keys it has."""
+"""The type of a language model's settings; `architecture: gpt` or `bert` decides which class, and so which keys."""

@@ -1,4 +1,4 @@
-"""Checks the mapping that config.yaml and its overlays give, and explains each fault in a sentence."""
+"""Turns the content of config.yaml into checked settings, or into an error that explains each fault in a sentence."""
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -16,13 +16,13 @@ NAMED = {
     "language_model": "model",
     "pretrained": "pretrained model",
 }
-"""The sections of config.yaml that hold named entries, and the word for an entry."""
+"""For each section of config.yaml that holds entries under names of the user's choice, the word for such an entry."""
 
 
 def load(config: Mapping[Any, Any]) -> Settings:
-    """Return the checked settings of `config`, the mapping of config.yaml with its overlays.
+    """The checked settings of `config`, the content of config.yaml with the files that override some of its keys.
 
-    Raises ValueError with one line for each fault: the key, its value, and what is allowed there.
+    Raises ValueError if a value is not allowed, with one line for each fault: the key, its value, and what is allowed.
     """
     complete = resolve(config)
     try:
@@ -35,12 +35,13 @@ def load(config: Mapping[Any, Any]) -> Settings:
 
 
 def resolve(config: Mapping[Any, Any]) -> dict[Any, Any]:
-    """`config` with `only`, `like` and null carried out, so that the entries of the sections in NAMED are complete.
+    """A copy of the configuration in which the abbreviations `only`, `like` and null are expanded.
 
-    `only: [a, b]` in a section keeps its entries a and b alone. `like: a` in an entry takes from a every key that the
-    entry does not name; a key that holds keys of its own, as `seeds` does, is taken as a whole or not at all. An entry,
-    or a variant among the seeds, whose value is null is left out, and so is an entry without a single seed. Raises
-    ValueError if `only` or `like` names no entry that is there, or no experiment or no model has seeds.
+    They may stand in the sections in NAMED. `only: [a, b]` keeps the section's entries a and b and drops all others.
+    `like: a` in an entry takes from entry a every key that the entry does not have; a value that is a mapping, such as
+    `seeds`, is taken whole or not at all. An entry, or a variant among the `seeds`, whose value is null is dropped, and
+    so is an entry whose `seeds` are all 0. Raises ValueError if `only` or `like` names an entry that does not exist,
+    or if none of the majority experiments, or none of the language models, has any seeds.
     """
     there = [name for name in NAMED if isinstance(config.get(name), Mapping)]
     return {**config, **{name: _resolved(name, config[name]) for name in there}}
@@ -94,7 +95,7 @@ def _unusable(faults) -> ValueError:
 
 
 def _explained(faults: list[Any], complete: Mapping[Any, Any], written: Mapping[Any, Any]) -> list[str]:
-    """A line for each key of the configuration that pydantic found faults with, in their order."""
+    """One line for each key of the configuration with which pydantic found faults, in the order of the faults."""
     places = [_place(fault, complete) for fault in faults]
     expected_by_key: dict[str, list[str]] = {}
     for fault, place in zip(faults, places, strict=True):
@@ -106,10 +107,10 @@ def _explained(faults: list[Any], complete: Mapping[Any, Any], written: Mapping[
 
 
 def _place(fault: Mapping[Any, Any], value: Any) -> tuple[str, ...]:
-    """The keys that lead to a fault in the configuration `value`.
+    """The keys, from the outermost on, at which pydantic's `fault` lies in the configuration `value`.
 
-    pydantic's own way has steps that no configuration has: for a value of one of several classes, for the one item that
-    stands for a list, and for the name of an entry itself.
+    The path in pydantic's error has further steps that no configuration has: for a value of one of several classes,
+    for a single value that stands for a list, and for the name of an entry.
     """
     names, loc = [], fault["loc"]
     is_not_there = fault["type"] in ("missing", "invalid_key")  # the latter is no text
@@ -129,7 +130,7 @@ def _place(fault: Mapping[Any, Any], value: Any) -> tuple[str, ...]:
 
 
 def _is_inherited(place: tuple[str, ...], places: list[tuple[str, ...]], written: Mapping[Any, Any]) -> bool:
-    """Whether an entry has a fault from the one that it is `like`, where it is reported."""
+    """Whether the fault at `place` was taken over from another entry by `like`, where it is reported already."""
     match place:
         case [section, name, key, *rest] if section in NAMED and isinstance(
             written[section].get(name), Mapping
@@ -140,7 +141,7 @@ def _is_inherited(place: tuple[str, ...], places: list[tuple[str, ...]], written
 
 
 def _sentence(fault: Mapping[Any, Any], place: tuple[str, ...]) -> tuple[str, str]:
-    """The key with its value, and what is expected there: pydantic's words, but for names and kinds."""
+    """The text "key = value" for the faulty value at `place`, and a text that says what is expected instead."""
     key, value = ".".join(place), fault["input"]
     match fault["type"]:
         case "missing":
@@ -162,7 +163,7 @@ def _sentence(fault: Mapping[Any, Any], place: tuple[str, ...]) -> tuple[str, st
 
 
 def _known_keys(loc: tuple[Any, ...]) -> list[str]:
-    """The keys that may stand in place of the unknown one to which `loc` leads, pydantic's way."""
+    """The keys that are allowed where an unknown key was found; `loc` is the path to it in pydantic's error."""
     here = [Settings]
     for part in loc[:-1]:
         fields = (section.model_fields[part] for section in here if part in section.model_fields)
@@ -172,7 +173,7 @@ def _known_keys(loc: tuple[Any, ...]) -> list[str]:
 
 
 def _sections(annotation: Any) -> Iterator[type[Section]]:
-    """Yield the classes of settings in the type of a field."""
+    """The settings classes that occur in the type annotation of a field."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         yield annotation
     for inner in get_args(annotation):
@@ -180,7 +181,7 @@ def _sections(annotation: Any) -> Iterator[type[Section]]:
 
 
 def _norm_faults(settings: Settings) -> Iterator[str]:
-    """Yield a line for every norm of the user's own that no run can use, tried with the shapes of its inputs."""
+    """A line of explanation for each norm class of the user that fails a trial on inputs of its later shapes."""
     shapes: dict[str, set[tuple[int, ...]]] = {}
     for use in settings.variants_used():
         if ":" in settings.norm_class(use.variant):

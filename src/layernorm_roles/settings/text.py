@@ -1,4 +1,4 @@
-"""Settings of a text: what language models are trained on, and the contexts whose keys are tested."""
+"""Settings of a text: the corpus on which language models are trained, and the texts on which they are then tested."""
 
 import glob
 import hashlib
@@ -10,37 +10,37 @@ from pydantic import Field, model_validator
 from layernorm_roles.settings.base import Integer, Number, Real, Section, Word, misfit_error
 
 BYTES = 256
-"""Different values of a byte: the fewest entries of a byte-level tokenizer."""
+"""Number of different bytes, which is the smallest vocabulary of a byte-level tokenizer."""
 
 GPT2_ENTRIES = 50_257
-"""Entries of GPT-2's tokenizer."""
+"""Vocabulary size of GPT-2's tokenizer."""
 
 
 class Source(Section):
-    """Where documents come from: a Wikipedia sample, text files, Parquet files, or a dataset of the hub."""
+    """Where documents come from: a Wikipedia sample, text files, Parquet files, or a Hugging Face dataset."""
 
     kind: Literal["wikipedia_sample", "files", "parquet", "hub"]
-    """wikipedia_sample: 106 English Wikipedia articles, offline; files: UTF-8 text, one document a file; parquet: one
-    document a row; hub: a dataset of the Hugging Face hub."""
+    """wikipedia_sample: 106 English Wikipedia articles from an installed package; files: UTF-8 text, one document a
+    file; parquet: one document a row; hub: a dataset of the Hugging Face hub."""
     paths: Annotated[tuple[Word, ...], Field(min_length=1)] | None = None
-    """Paths of the files, if kind is files or parquet; in a path, `*` stands for any text."""
+    """Paths of the files, if kind is files or parquet; they may have wildcards such as `*`."""
     dataset: Word | None = None
-    """Name of a dataset of the Hugging Face hub, or a local folder, if kind is hub."""
+    """Name of a dataset of the Hugging Face hub, or a local folder with the hub's layout, if kind is hub."""
     config: Word | None = None
     """Configuration of the dataset, if kind is hub."""
     split: Word | None = None
     """Split of the dataset, if kind is hub."""
     column: Word | None = None
-    """Column that holds the text."""
+    """Column that holds the text, if kind is parquet or hub; for parquet, null stands for `text`."""
     label_column: Word | None = None
-    """Column that holds the class of a sentence."""
+    """Column that holds the class of each sentence as an integer, where a BERT learns to classify sentences."""
     joined_by: Word | None = None
-    """Column whose value neighbouring rows share if their texts are parts of one document, as the paragraphs of an
-    article do in SQuAD; for kind parquet and hub."""
+    """Column by which rows are joined to documents, if kind is parquet or hub: neighbouring rows with an equal value
+    are one document, as the paragraphs of an article in SQuAD."""
     limit: Annotated[Integer, Field(ge=1)] | None = None
     """Largest number of documents to read."""
     licence: Word | None = None
-    """Licence of the texts, for the manifest."""
+    """Licence of the texts, which is noted in manifest.json beside the prepared text."""
 
     @model_validator(mode="after")
     def _kind_has_what_it_needs(self):
@@ -52,7 +52,7 @@ class Source(Section):
 
     @property
     def file_name(self) -> str:
-        """The name of the file to which a source of kind hub is downloaded; other rows or columns have another one."""
+        """The name of the Parquet file to which a source of kind hub is downloaded, with a hash of the source."""
         dataset = (self.dataset, self.config, self.split)
         columns = (self.column, self.label_column, self.joined_by)
         digest = hashlib.sha256(repr((*dataset, *columns, self.limit)).encode()).hexdigest()[:8]
@@ -60,19 +60,19 @@ class Source(Section):
         return f"{name}_{digest}.parquet"
 
     def matching_files(self) -> dict[str, list[str]]:
-        """The files that match each entry of `paths` now, sorted, by the entry as it is written."""
+        """For each entry of `paths`, as it is written, the sorted list of the files that match it now."""
         return {path: sorted(glob.glob(path, recursive=True)) for path in self.paths or ()}  # noqa: PTH207, it may be absolute
 
 
 class Split(Section):
-    """Shares of the documents for training, validation and held-out contexts; they add up to 1."""
+    """The shares of the documents, which add up to 1, for training, for validation, and held out for tests."""
 
     training: Annotated[Real, Field(gt=0, le=1)]
     """Share of the documents that models are trained on."""
     validation: Annotated[Real, Field(gt=0, le=1)]
     """Share of the documents for the validation loss."""
     held_out: Annotated[Real, Field(ge=0, le=1)]
-    """Share of the documents from which contexts are taken whose keys are tested."""
+    """Share of the documents on which no model is trained, from which the texts to test attention keys are taken."""
 
     @model_validator(mode="after")
     def _shares_add_up(self):
@@ -83,14 +83,14 @@ class Split(Section):
 
 
 class Contexts(Section):
-    """Settings of contexts, which are the texts whose keys are tested."""
+    """Settings of the contexts: texts that a trained model reads to test which attention keys a query can select."""
 
     source: Source | None
-    """Source of the contexts; null: they are taken from the held-out documents."""
+    """Source of the contexts; null: they are taken from the corpus' held-out documents."""
     shortest: Number
-    """Tokens of the shortest context."""
+    """Smallest number of tokens that a context may have."""
     longest: Number
-    """Tokens of the longest context."""
+    """Largest number of tokens that a context may have."""
     contexts: Number
     """Number of contexts."""
 
@@ -102,20 +102,20 @@ class Contexts(Section):
 
 
 class Text(Section):
-    """The corpus, its tokenizer, and the contexts."""
+    """Settings of a text: a corpus, its tokenizer, and the contexts, texts on which trained models' keys are tested."""
 
     corpus: Source
-    """Source of the documents for training, validation and held-out contexts."""
+    """Source of the documents that are split into those for training, for validation, and held out."""
     split: Split
-    """Shares of the corpus' documents."""
+    """The shares of the corpus' documents for training, for validation, and held out for tests."""
     tokenizer: Literal["trained", "gpt2"]
     """trained: a byte-level BPE made from the training documents; gpt2: the tokenizer of GPT-2."""
     vocabulary: Annotated[Integer, Field(ge=BYTES, le=1_000_000)]
-    """Entries of the trained tokenizer; with 256, the fewest, every byte of the text is one token."""
+    """Vocabulary size of the trained tokenizer; with 256, the smallest, every byte of the text is one token."""
     long: Contexts
-    """Long contexts, for the paper's Tables 1 and 2."""
+    """Settings of long contexts, for the paper's Tables 1 and 2."""
     sentences: Contexts
-    """Sentences as contexts, for the paper's Tables 3 and 4."""
+    """Settings of contexts that are single sentences, for the paper's Tables 3 and 4."""
 
     @model_validator(mode="after")
     def _contexts_come_from_somewhere(self):
@@ -125,5 +125,5 @@ class Text(Section):
 
     @property
     def entries(self) -> int:
-        """The number of entries of the text's tokenizer."""
+        """The vocabulary size of the text's tokenizer."""
         return GPT2_ENTRIES if self.tokenizer == "gpt2" else self.vocabulary

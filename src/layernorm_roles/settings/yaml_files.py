@@ -1,4 +1,4 @@
-"""YAML files of this project, in which a key that is there twice is refused: YAML would keep the last."""
+"""Reading of YAML files in which a mapping with a repeated key is an error: PyYAML would keep its last value."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import yaml
 
 
 class _KeysOnce(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-    """PyYAML's safe loader, the compiled one where it was built; it refuses a key that a mapping has twice."""
+    """PyYAML's safe loader (the compiled one where it is available), but repeated keys in a mapping are an error."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         written = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
@@ -22,10 +22,10 @@ LOADER = _KeysOnce
 
 
 def read(path: str | Path) -> dict[Any, Any]:
-    """The keys and values of a YAML file.
+    """The mapping that the YAML file at `path` contains, as a dict.
 
-    Raises ValueError with the line of the fault if the file at `path` is no YAML in UTF-8, has a key twice in one
-    place, or holds something else than keys with values.
+    Raises ValueError if the file cannot be read, is not valid YAML in UTF-8, has a repeated key in a mapping, or
+    contains something other than a mapping.
     """
     try:
         content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=LOADER)

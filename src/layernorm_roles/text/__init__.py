@@ -1,1 +1,1 @@
-"""Real text for the language models: documents, a tokenizer, token streams, and contexts split by document."""
+"""Text for the language models: documents, tokenizer, token streams to train on, and texts to test models with."""

@@ -1,6 +1,7 @@
-"""The held-out contexts whose keys are tested: long windows of documents, and single sentences.
+"""Contexts: the texts that a trained model reads when it is tested which of its attention keys a query can select.
 
-Both come from documents that no model was trained on: the held-out documents of the corpus, or a source of their own.
+They are long windows of documents, and single sentences. Both come from documents that no model was trained on: the
+held-out documents of the corpus, or another source that the configuration names.
 """
 
 import re
@@ -14,15 +15,18 @@ from layernorm_roles.settings.text import Contexts
 from layernorm_roles.text.token_streams import encode
 
 KINDS = ("long", "sentences")
-"""long: random windows, for Tables 1 and 2; sentences: random sentences, for Tables 3 and 4."""
+"""The kinds of texts on which models are tested: windows of documents (the paper's Tables 1, 2), sentences (3, 4)."""
 
 
 Candidates = Sequence[tuple[int, list[int]]]
-"""Texts that may be contexts: the number of the document, or of the text of a source, and the tokens."""
+"""Texts from which contexts are chosen, each as (number of the document that it comes from, its token ids)."""
 
 
 def windows(tokens: list[int], shortest: int, longest: int) -> Iterator[list[int]]:
-    """Disjoint windows of `longest` tokens from the start; the last may be shorter, down to `shortest`."""
+    """Cut a document's token ids into consecutive windows of `longest` tokens.
+
+    The rest at the end is a window, too, if it has at least `shortest` tokens; else it is left out.
+    """
     for start in range(0, len(tokens), longest):
         window = tokens[start : start + longest]
         if len(window) >= shortest:
@@ -30,20 +34,21 @@ def windows(tokens: list[int], shortest: int, longest: int) -> Iterator[list[int
 
 
 _STOPS = ".!?।॥؟۔։።။។"
-"""Ends of sentences of many scripts, after which a space stands."""
+"""The characters that end sentences in scripts in which a space follows them."""
 _GAP = re.compile(rf'(?<=[{_STOPS}])\s+(?=["“„«(¿¡]?(\w))')
-"""The space after a full stop of some script, or a question or exclamation mark; the group is what comes first then."""
+"""Matches the space after the end of a sentence; group 1 is the first letter or digit that follows."""
 _WIDE = re.compile("([。！？｡]+[」』”’）]*)")
-"""Full stops and other ends of Chinese and Japanese sentences, after which no space stands."""
+"""Matches the end of a Chinese or Japanese sentence, after which no space stands, with closing quotation marks."""
 _END = re.compile(rf"([{_STOPS}]|{_WIDE.pattern})$")
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of `text`: its lines, cut after full stops, and question and exclamation marks, of many scripts.
+    """The sentences of `text`: its lines, cut after full stops, question marks and exclamation marks of many scripts.
 
-    A line is cut where a space and then a capital follows, or a letter of a script without capitals, or, in a text
-    without capitals, any letter; after marks of Chinese and Japanese everywhere. Lines that do not end like a sentence,
-    such as headings and list items, are left out, unless no line does: then each is a sentence.
+    A line is cut after such a mark where a space and a capital follow, or a space and a letter of a script without
+    capitals, or, in a text without any capital, a space and any letter; after Chinese and Japanese marks it is always
+    cut. Pieces without such a mark at the end, such as headings, are left out, unless no piece has one: then all are
+    kept.
     """
     without_capitals = text == text.lower()
 
@@ -57,9 +62,10 @@ def sentences(text: str) -> list[str]:
 
 
 def candidates(kind: str, settings: Contexts, texts: Sequence[str], tokenizer: Tokenizer) -> Candidates:
-    """The texts of one of KINDS that have the lengths that `settings` want, in the order of `texts`.
+    """The windows (`kind` long) or sentences of `texts` that have a length that `settings` allow, in their order.
 
-    `texts` are held-out documents, or those of a source, of which each is a sentence, as in SST-2.
+    `texts` are documents, from which windows or sentences are cut; but if `settings` has a source of sentences, each
+    text is one sentence.
     """
     if kind == "sentences" and not settings.source:
         pairs = [(document, sentence) for document, text in enumerate(texts) for sentence in sentences(text)]
@@ -76,7 +82,10 @@ def candidates(kind: str, settings: Contexts, texts: Sequence[str], tokenizer: T
 
 
 def choose(kind: str, found: Candidates, number: int, seed: int) -> pd.DataFrame:
-    """The rows of table `contexts` of one of KINDS: `number` of the candidates `found`, at random, in their order."""
+    """Choose `number` of the candidates `found` at random, as rows of the table `contexts`, in the order of `found`.
+
+    The columns are texts (`kind`, one of KINDS), context (numbers from 0), document, and tokens (a list of token ids).
+    """
     order = generator(Stream.TEXT_SELECTION, seed, KINDS.index(kind)).permutation(len(found))
     rows = [(kind, context, *found[i]) for context, i in enumerate(sorted(order[:number]))]
     return pd.DataFrame(rows, columns=["texts", "context", "document", "tokens"])

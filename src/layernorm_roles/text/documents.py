@@ -1,4 +1,4 @@
-"""The documents of a source of config.yaml (`settings.text.Source`) as plain text."""
+"""Reads the documents of a source that config.yaml names (`settings.text.Source`) as plain text."""
 
 import bz2
 import re
@@ -15,16 +15,16 @@ from layernorm_roles.settings.text import Source
 from layernorm_roles.text import downloads
 
 SAMPLE = "gensim/test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
-"""An excerpt of a Wikipedia dump on which the package gensim tests itself; its code is not imported."""
+"""The path, in the installed package gensim, of an excerpt of a Wikipedia dump; gensim is not imported."""
 LICENCE = "CC BY-SA (English Wikipedia, the dump excerpt in gensim's package)"
 """The licence of the Wikipedia excerpt."""
 
 
 def read(source: Source, folder: Path | None = None) -> Iterator[str]:
-    """The documents of a source in the order in which it has them, without empty ones, up to its limit.
+    """Yield the documents of a source in its order, without blank ones, and at most `source.limit` of them.
 
-    `folder` is where `downloads.download` has put a source of kind hub. Raises ValueError if a file is missing or
-    cannot be read.
+    `folder` is the one to which `downloads.download` wrote the file of a source of kind hub; other kinds need none.
+    Raises ValueError if a file is missing or cannot be read.
     """
     if source.kind == "hub":
         texts = (row[source.column] for row in downloads.read(source, folder))
@@ -34,14 +34,15 @@ def read(source: Source, folder: Path | None = None) -> Iterator[str]:
 
 
 def licence(source: Source) -> str:
-    """The licence of a source's texts: known for the Wikipedia sample, otherwise what the configuration says."""
+    """The licence of a source's texts: for the Wikipedia sample `LICENCE`, otherwise what the configuration states."""
     return LICENCE if source.kind == "wikipedia_sample" else source.licence or "not stated"
 
 
 def labelled(source: Source, folder: Path | None) -> Iterator[tuple[str, int]]:
-    """The sentences of a source of kind hub with their classes, from its column and label_column, as in SST-2.
+    """Yield (sentence, class) for the rows of a source of kind hub, such as SST-2, from its column and label_column.
 
-    `folder` is where `downloads.download` has put the source.
+    `folder` is the one to which `downloads.download` wrote the file of the source. Raises ValueError if the file is
+    missing or damaged, or if `folder` is None.
     """
     for row in downloads.read(source, folder):
         yield row[source.column], row[source.label_column]
@@ -76,9 +77,9 @@ def clean(wikitext: str) -> str:
 
 
 def _prune(code) -> None:
-    """Remove tables, references, galleries, files and categories from the nodes of `code` and from those inside them.
+    """Remove tables, references, galleries, files and categories from parsed wikitext, at every depth.
 
-    In one pass: the parser's own `remove` searches the whole article for each node.
+    One pass does it, where the parser's method `remove` would search the whole article for each node.
     """
     code.nodes = [node for node in code.nodes if not _is_unwanted(node)]
     for node in code.nodes:

@@ -1,7 +1,7 @@
-"""Datasets of the Hugging Face hub as Parquet files, which one job downloads and the others read.
+"""Datasets of the Hugging Face hub as Parquet files, which one process downloads so that others can read them.
 
-A file holds what a source of the configuration asks for and nothing else: its documents in the column that the source
-names, or its sentences with their classes.
+A file holds the documents that a source in config.yaml asks for, in the column that the source names, or, if the source
+has a label_column, sentences with their classes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,8 +23,8 @@ TOGETHER = 1000
 def download(source: Source, path: str | Path) -> int:
     """Download the documents or sentences that `source` asks for to the Parquet file `path`; return their number.
 
-    The dataset of `source`, whose kind is hub, lies on the Hugging Face hub or in a local folder with the layout of
-    the hub. Raises ValueError if the dataset cannot be read or has no such texts.
+    `source` is of kind hub: its dataset lies on the Hugging Face hub or in a local folder with the hub's layout. Raises
+    ValueError if the dataset cannot be loaded, lacks a column, or has no texts.
     """
     rows, fields = _rows_of_hub(source), [(source.column, pa.large_string())]
     if source.label_column:
@@ -43,9 +43,9 @@ def download(source: Source, path: str | Path) -> int:
 
 
 def read(source: Source, folder: str | Path | None) -> Iterator[dict[str, Any]]:
-    """The rows that `download` has written for `source` to a file in `folder`, in the order of the dataset.
+    """Yield the rows, as dicts by column name, of the file that `download` wrote for `source` to `folder`.
 
-    A row is a dict by column. Raises ValueError if there is no such file, or it is damaged, or `folder` is None.
+    Raises ValueError if the file is missing or damaged, or if `folder` is None.
     """
     if folder is None:
         raise ValueError(
@@ -59,9 +59,10 @@ def read(source: Source, folder: str | Path | None) -> Iterator[dict[str, Any]]:
 
 
 def joined(rows: Iterator[Mapping[str, Any]], source: Source) -> Iterator[str]:
-    """The texts of rows; where the source has `joined_by`, neighbouring rows with an equal value make one text.
+    """Yield the texts in a dataset's rows, joined to documents if `source.joined_by` names a column.
 
-    A text that a row repeats within such a group is taken once: SQuAD has a row for every question about a paragraph.
+    Neighbouring rows with an equal value in that column become one document, a line for each different text: SQuAD
+    repeats a paragraph in the row of each question about it.
     """
     if source.joined_by is None:
         yield from (row[source.column] for row in rows)
@@ -75,7 +76,7 @@ def _named(source: Source) -> str:
 
 
 def _rows_of_hub(source: Source) -> Iterator[dict[str, Any]]:
-    """The rows of a dataset, read shard after shard: `limit` documents do not download twenty gigabytes."""
+    """The rows of a dataset, streamed, so that a few documents do not cost the download of twenty gigabytes."""
     try:
         from datasets import load_dataset
     except ImportError:

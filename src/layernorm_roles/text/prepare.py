@@ -1,4 +1,4 @@
-"""Preparation of a text: a corpus of documents becomes the tokenizer, token streams and contexts of language models."""
+"""Makes of a corpus what language models need: a tokenizer, token streams, and texts on which attention is tested."""
 
 import hashlib
 import json
@@ -22,16 +22,15 @@ from layernorm_roles.text.prepared import PreparedText
 from layernorm_roles.text.token_streams import TokenStreamWriter
 
 PARTS = ("training", "validation", "held_out")
-"""The parts of a corpus, in the order in which they divide the interval from 0 to 1."""
+"""The three sets into which the documents of a corpus are split; `part_of` assigns documents to them in this order."""
 
 
 def prepare(settings: Text, folder: str | Path, downloads: str | Path | None = None, seed: int = 0) -> None:
-    """Write the files of `PreparedText` to `folder`, whose name is the text's.
+    """Write a text's tokenizer, token streams, contexts and manifest to `folder`, under the names in `PreparedText`.
 
-    `downloads` is the folder to which sources of kind hub were downloaded. `seed` is that of the choice of contexts
-    and of BERT's validation windows: first_seed, so that a reproduction with other seeds looks at other texts, too.
-    Raises ValueError, and leaves files that are already there as they are, if a source cannot be read, or if there is
-    too little for the settings: it then says of all of them how much there is.
+    The folder's name is that of the text in config.yaml. `downloads` is the folder to which sources of kind hub were
+    downloaded. `seed`, first_seed of config.yaml, decides which contexts are chosen and, later, BERT's validation
+    windows. Raises ValueError if a source cannot be read or the corpus is too small, with all that is lacking.
     """
     out = PreparedText(Path(folder))
     out.folder.mkdir(parents=True, exist_ok=True)
@@ -90,10 +89,10 @@ def _prepare(settings: Text, out: PreparedText, downloads: Path | None, seed: in
 
 
 def part_of(text: str, split: Split) -> str:
-    """The part of the corpus, one of PARTS, to which a whole document belongs.
+    """The name in PARTS of the set (training, validation or held_out) to which the document `text` belongs.
 
     A hash of the document's text decides, so that the order of the documents does not matter and a document that
-    occurs twice stays in one part.
+    occurs twice is twice in one set. `split` has the sets' shares, which are met on average.
     """
     position = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
     bounds = np.cumsum([getattr(split, part) for part in PARTS[:-1]])
@@ -101,7 +100,7 @@ def part_of(text: str, split: Split) -> str:
 
 
 def _refuse_few(wanted: Mapping[str, Contexts], found: Mapping[str, Candidates]) -> None:
-    """Raise ValueError if sources of contexts have fewer texts of the right length than are wanted."""
+    """Raise ValueError if a source of contexts has fewer texts of the allowed lengths than the settings ask for."""
     few = "; ".join(
         f"{kind}.contexts = {of.contexts}: the source {of.source.dataset or of.source.paths} gives {len(found[kind])} "
         f"of {of.shortest} to {of.longest} tokens"
@@ -121,8 +120,9 @@ def _refuse_small(
 ) -> None:
     """Raise ValueError if the corpus is too small for the settings, with all that it lacks.
 
-    `numbers` are those of the documents of each part, `tokens` those of the documents for training and validation,
-    `entries` those of the tokenizer; `found` are the held-out texts that may be contexts, by their kind.
+    `numbers` has the number of documents for each of PARTS, `tokens` the number of tokens for training and for
+    validation, `entries` is the tokenizer's vocabulary size, and `found` has the texts from which contexts can be
+    chosen for each of KINDS that is taken from held-out documents.
     """
     whole, longest, shares = sum(numbers.values()), settings.long.longest, settings.split.model_dump()
     more = f"tokens; expected more than long.longest = {longest:,}"
@@ -153,7 +153,7 @@ def _refuse_small(
 
 
 def _texts_and_tokenizer(settings: Text, downloads: Path | None) -> tuple[Iterable[str], Tokenizer]:
-    """The documents, and GPT-2's tokenizer or one that has seen the training documents alone."""
+    """The documents of the corpus, and GPT-2's tokenizer or one that is trained on the training documents."""
     texts = documents.read(settings.corpus, downloads)
     if settings.tokenizer == "gpt2":
         return texts, tokenizers.gpt2()
@@ -165,9 +165,9 @@ def _texts_and_tokenizer(settings: Text, downloads: Path | None) -> tuple[Iterab
 def _distribute(
     texts: Iterable[str], settings: Text, streams: Mapping[str, TokenStreamWriter]
 ) -> tuple[dict[str, int], list[str]]:
-    """Add every document to the stream of its part; return the numbers of documents, and the held-out texts.
+    """Add each document to the token stream of its set; return the number of documents by set, and held-out texts.
 
-    Held-out texts are kept only if contexts are taken from them: those of a large corpus would fill the memory.
+    No held-out texts are returned if no contexts are taken from them: those of a large corpus might fill memory.
     """
     are_needed = not (settings.long.source and settings.sentences.source)
     numbers, held_out = dict.fromkeys(PARTS, 0), []

@@ -1,4 +1,4 @@
-"""The files of a prepared text: their names, and what identifies the text that models are trained on."""
+"""The files that `prepare` writes for a text: their paths, and a hash that identifies what models are trained on."""
 
 import json
 from dataclasses import dataclass
@@ -14,43 +14,44 @@ TEXT_FILES = {
     "contexts": "contexts.parquet",
     "manifest": "manifest.json",
 }
-"""Names of the files in the folder of a prepared text, by the keys with which Snakemake's rules refer to the files."""
+"""The names of a prepared text's files by what they hold; these keys are also those of Snakemake's rules."""
 
 
 @dataclass(frozen=True)
 class PreparedText:
-    """The paths of the files of a prepared text in `folder`, and what identifies the text."""
+    """A text that `prepare` has written to `folder`: the paths of its files, and a hash that identifies it."""
 
     folder: Path
 
     @property
     def tokenizer(self) -> Path:
-        """The path of the tokenizer, JSON of the package tokenizers."""
+        """The path of the tokenizer, a JSON file of the package tokenizers."""
         return self.folder / TEXT_FILES["tokenizer"]
 
     @property
     def contexts(self) -> Path:
-        """The path of the table `contexts`, the held-out texts whose keys are tested."""
+        """The path of the Parquet table `contexts`: the held-out texts on which trained models' attention is tested."""
         return self.folder / TEXT_FILES["contexts"]
 
     @property
     def manifest(self) -> Path:
-        """The path of the description of the text: sources, licence, split, numbers of documents and tokens."""
+        """The path of manifest.json: source, licence, split, seed, checksums, numbers of documents and tokens."""
         return self.folder / TEXT_FILES["manifest"]
 
     def tokens(self, part: str) -> Path:
-        """The path of the token stream of a part of the corpus, training or validation."""
+        """The path of the token stream, a .npy file, of the documents for `part`, "training" or "validation"."""
         return self.folder / TEXT_FILES[part]
 
     @property
     def seed(self) -> int:
-        """The seed of the choice of contexts, and of BERT's validation windows."""
+        """The random seed with which the contexts, and BERT's validation windows, are chosen."""
         return read_manifest(self.manifest)["seed"]
 
     def content_hash(self) -> str:
-        """A hash of the tokenizer, both token streams and the seed, from the manifest: another text has another hash.
+        """A SHA-256, from the manifest, of the tokenizer, both token streams and the seed, which identifies the text.
 
-        Raises ValueError if the manifest is missing or damaged, or if a file beside it is of another text.
+        Raises ValueError if the manifest is missing or damaged, or if the stored checksum of a file beside it is not
+        the one that the manifest states.
         """
         manifest = read_manifest(self.manifest)
         for name, digest in manifest["sha256"].items():
@@ -63,5 +64,5 @@ class PreparedText:
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
-    """Return the description of a prepared text. Raises ValueError if the file is missing or damaged."""
+    """The content of a prepared text's manifest.json. Raises ValueError if the file is missing or damaged."""
     return json.loads(files.read_bytes(path))

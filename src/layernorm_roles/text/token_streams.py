@@ -12,20 +12,21 @@ from tokenizers import Tokenizer
 from layernorm_roles import files
 
 _TOGETHER = 256
-"""Documents that the tokenizer encodes in one call, on all its threads."""
+"""Number of documents that the tokenizer encodes in one call, for which it uses several threads."""
 
 
 def encode(texts: Iterable[str], tokenizer: Tokenizer) -> Iterator[list[int]]:
-    """The token ids of every text, a few hundred texts at a time."""
+    """Yield the list of token ids of each text, in order; a few hundred texts are encoded at a time."""
     texts = iter(texts)
     while batch := list(islice(texts, _TOGETHER)):
         yield from (encoding.ids for encoding in tokenizer.encode_batch(batch))
 
 
 class TokenStreamWriter:
-    """Collects the token ids of documents in a temporary file, so that a corpus need not fit in memory.
+    """A context manager that collects documents' token ids in a temporary file: a corpus need not fit in memory.
 
-    No separator stands between two documents, as in the paper's released code.
+    No separator stands between two documents, as in the paper's released code. The temporary file is made in `folder`
+    and goes away when the context ends; `save` writes the stream before that.
     """
 
     def __init__(self, tokenizer: Tokenizer, folder: Path):
@@ -41,13 +42,13 @@ class TokenStreamWriter:
         self._file.close()
 
     def add(self, text: str) -> None:
-        """Append the tokens of a document."""
+        """Append the tokens of the document `text` to the stream."""
         self._waiting.append(text)
         if len(self._waiting) == _TOGETHER:
             self._flush()
 
     def size(self) -> int:
-        """The number of tokens of the documents that were added so far."""
+        """The number of tokens in the stream so far."""
         self._flush()
         return self._size
 
@@ -68,10 +69,10 @@ class TokenStreamWriter:
 
 
 def read_stream(path: str | Path, vocabulary: int, window: int) -> Integer[np.ndarray, " tokens"]:
-    """The token stream at `path`, mapped from disk, for a model that reads windows of `window` tokens.
+    """The token ids in the .npy file `path`, as a memory-mapped array.
 
-    Raises ValueError if the file is missing or damaged, has no more than `window` tokens, or has one that does not
-    fit a model with `vocabulary` entries.
+    Raises ValueError if the file is missing or damaged, has no more than `window` tokens (what a model reads at once),
+    or has a token id of `vocabulary` or above.
     """
     files.verify(path)
     try:

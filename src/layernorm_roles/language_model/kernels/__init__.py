@@ -1,8 +1,8 @@
-"""Compiled CPU kernels of the language models, for numbers of float32.
+"""Compiled CPU kernels, in float32, for attention and cross-entropy in the language models.
 
-`vectors` has the type of a vector of numbers and the operations on it, `softmax` the loops that attention and
-cross-entropy share; `attention` and `cross_entropy` have the kernels. Rows are filled up with zeros to whole vectors.
+`vectors` has the type of a SIMD vector and the operations on it, `softmax` the loops that attention and cross-entropy
+share; `attention` and `cross_entropy` have the kernels. Rows of arrays are padded with zeros to whole vectors.
 """
 
 COMPILING = "the language models' kernels", 8
-"""What a user is told while the kernels are compiled: their name, and about how many seconds numba takes."""
+"""For the message while numba compiles: what is compiled, and about how many seconds that takes."""

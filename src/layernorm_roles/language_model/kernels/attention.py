@@ -1,4 +1,4 @@
-"""Causal attention of small heads, with its gradients and its dropout."""
+"""CPU kernels for causal attention with heads of few dimensions: the output, its gradient, and dropout masks."""
 
 import numpy as np
 import torch
@@ -38,21 +38,25 @@ from layernorm_roles.language_model.kernels.vectors import (
 )
 
 WORDS = 2
-"""Vectors of 32-bit words that Threefry gives at a time; a word holds two random numbers of 16 bits."""
+"""Number of vectors of 32-bit words that one call of the random number generator Threefry gives; a word is used as two
+random numbers of 16 bits."""
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def empty_dropout_mask(heads: int, n: int) -> UInt16[Tensor, "heads n masks"]:
-    """Memory for the dropout masks of several heads, with n queries and keys each; n is a multiple of LANES."""
+    """An uninitialised tensor for the bits that `draw_dropout_mask` draws, for `heads` heads of n queries and n keys.
+
+    An element has the bits of one query and LANES keys; n is a multiple of LANES.
+    """
     return torch.empty(heads, n, -(-n // LANES // (2 * WORDS)) * 2 * WORDS, dtype=torch.uint16)
 
 
 @instruction(types.none)
 def _draw(write, mask, row, column, key, counter, threshold):
-    """Draw 2 WORDS numbers of LANES bits into kept[row, column:], each bit set with the chance threshold / 2^16.
+    """Draw 2 * WORDS integers of LANES bits into mask[row, column:], each bit set with probability threshold / 2^16.
 
-    The randomness is Threefry-2x32 with 20 rounds (Salmon et al. 2011): a function of the two words of `key` and of a
-    counter of two words, which for lane l are those of `counter`, the first of them plus l.
+    The generator is Threefry-2x32 with 20 rounds (Salmon et al. 2011), a function of the two words of `key` and of a
+    counter of two words; for lane l these are `counter` with l added to its first word.
     """
     builder = write.builder
 
@@ -80,11 +84,11 @@ def _draw(write, mask, row, column, key, counter, threshold):
 
 @jit
 def draw_dropout_mask(mask, first, key, threshold):
-    """Draw which attention weights pass dropout: bit l of mask[h, i, m] is that of query i and key m LANES + l.
+    """Draw which attention weights dropout keeps, as bits: bit l of mask[h, i, m] is for query i, key m * LANES + l.
 
-    A bit is set with the chance threshold / 2^16. It depends on the two integers of `key`, on h + `first`, the number
-    of the head, and on the places of query and key alone. `mask` has the shape (heads, n, n / LANES, filled up to a
-    multiple of 2 WORDS), and is left as it is for keys that come after the query.
+    A set bit means that the weight is kept, which has probability threshold / 2^16. A bit is a function of the two
+    integers of `key`, of the head's number h + `first`, and of the positions of query and key. `mask` has the shape
+    (heads, n, n / LANES rounded up to a multiple of 2 * WORDS); bits of keys after the query need not be drawn.
     """
     heads, n, _ = mask.shape
     for h in range(heads):
@@ -97,14 +101,14 @@ def draw_dropout_mask(mask, first, key, threshold):
 
 @inlined
 def _drop(e, mask, i, first, stop):
-    """Set e[g, j - first] to 0 where kept[i + g] lacks the bit of column j, for `first` <= j < `stop`."""
+    """Dropout: set the weight e[g, j - first] to 0 if bit j of mask[i + g] is unset, for `first` <= j < `stop`."""
     for j in range(first, stop, LANES):
         store_tile(where(load_tile(e, 0, j - first, GROUP), mask, i, j // LANES), e, 0, j - first)
 
 
 @inlined
 def _columns(rows, column, d, n, scale, block):
-    """`scale` times d columns of `rows`, from `column` on, turned into what `columns` makes of them for n positions."""
+    """The transpose of rows[:, column : column + d], times `scale`, padded as `softmax.columns` pads n tokens."""
     out = np.zeros(((d + len(block) - 1) // len(block) * len(block), (n // LANES | 1) * LANES), np.float32)
     for i in range(len(rows)):
         for c in range(d):
@@ -114,7 +118,7 @@ def _columns(rows, column, d, n, scale, block):
 
 @inlined
 def _rows(columns, d, scale, out, column):
-    """Set out[i, column + c] to `scale` times columns[c, i], for c < d."""
+    """Write the transpose of the first d rows of `columns`, times `scale`, to out[:, column : column + d]."""
     for i in range(len(out)):
         for c in range(d):
             out[i, column + c] = columns[c, i] * scale
@@ -122,9 +126,9 @@ def _rows(columns, d, scale, out, column):
 
 @inlined
 def _set_shifts(q, k, shift, block):
-    """Set shift[i] to at least every score of the query i, which is also close to the largest if that is large.
+    """Set shift[i] to a softmax shift for query i: an upper bound on its scores with the keys up to its position.
 
-    At first it is the length of q_i times that of the longest of k_0 to k_i.
+    The bound is the length of q_i times that of the longest key; above SAFE_SHIFT it is replaced by the largest score.
     """
     longest = ZERO
     for i in range(len(shift)):
@@ -140,12 +144,13 @@ def _set_shifts(q, k, shift, block):
 
 @jit
 def attention_forward(qkv, mask, scale, heads, out, log_total, block):
-    """Causal attention: writes each query's weighted mean of the values to `out`, and its log-sum-exp to `log_total`.
+    """Causal attention: write each query's weighted mean of the values to `out`, and its log-sum-exp to `log_total`.
 
-    qkv (batch, n, 3 d_model) has queries, keys and values, all of them head by head, as out (batch, n, d_model) has
-    its heads. log_total (batch heads, padded(n)) has a row a head; only those from heads[0] to heads[1] are computed.
-    Weights whose bits are not set in `mask`, by `draw_dropout_mask`, count as 0, others `scale` times; with None all
-    count. `block` is `unrolled(d_head)`.
+    The last axis of qkv (batch, n, 3 d_model) has the queries of all heads, one head after another, then all keys, then
+    all values; that of out (batch, n, d_model) has the heads' outputs. log_total (batch * heads, padded(n)) has a row
+    for each head of each sequence; only rows heads[0] to heads[1] - 1 are computed. Attention weights whose bit in
+    `mask` (see `draw_dropout_mask`) is not set become 0, the others are multiplied by `scale`; a mask of None means no
+    dropout. `block` is `softmax.unrolled(d_head)`.
     """
     n, d_model = log_total.shape[1], out.shape[2]
     d = d_model * len(qkv) // len(log_total)
@@ -179,11 +184,11 @@ def attention_forward(qkv, mask, scale, heads, out, log_total, block):
 
 @jit
 def attention_backward(qkv, mask, scale, heads, out, log_total, out_grad, qkv_grad, block):
-    """Causal attention's gradient: writes qkv_grad, of the shape of qkv, for the heads from heads[0] to heads[1].
+    """Gradient of causal attention: write the loss's gradient by qkv to qkv_grad, for heads heads[0] to heads[1] - 1.
 
-    The other arguments are those of `attention_forward` and the gradient of its output. With the weights p of one
-    query, the gradient of its scores is p (v.out_grad - out.out_grad), where v.out_grad counts as 0 for weights that
-    dropout sets to 0.
+    The other arguments are those of `attention_forward`, with its results `out` and `log_total`, and the loss's
+    gradient `out_grad` by the output. If p are the attention weights of a query, the gradient by its scores is
+    p (v.out_grad - out.out_grad), where v.out_grad counts as 0 for keys that dropout removed.
     """
     n, d_model = log_total.shape[1], out.shape[2]
     d = d_model * len(qkv) // len(log_total)

@@ -1,4 +1,4 @@
-"""Cross-entropy of a linear readout, with its gradients, without logits."""
+"""The CPU kernel for the cross-entropy of linear logits, with its gradients, that does not store all logits."""
 
 import numpy as np
 
@@ -22,14 +22,14 @@ from layernorm_roles.language_model.kernels.vectors import (
 
 @jit
 def cross_entropy_sweep(h, w, targets, h_grad, w_grad, bound, entries, block, gradients):
-    """Cross-entropy: returns the sum over the tokens of their loss, sets h_grad to its gradient and adds to w_grad.
+    """Compute the cross-entropy of tokens with logits h.w: returns the sum of their losses, in nats.
 
-    Without `gradients` it returns the loss alone, in half the time.
+    If `gradients`, it also sets h_grad to the sum's gradient with respect to the hidden states h, and adds that with
+    respect to the weight w to w_grad; without them it takes half the time. h and h_grad have shape (d, tokens), w and
+    w_grad (d, entries), as `softmax.columns` makes them; targets (tokens,) are indices of entries; bound, of shape
+    (padded(tokens),), is at least the magnitude of every logit of a token. `block` is `softmax.unrolled(d)`.
 
-    h and h_grad have the shape (d, tokens), w and w_grad (d, entries), as `columns` makes them; targets (tokens,) are
-    integers; bound (padded(tokens),) is at least the magnitude of every logit of the token. `block` is `unrolled(d)`.
-
-    The exponentials of a group of tokens over all entries stay, for the weight's gradient needs their sum first.
+    For a group of tokens the exponentials over all entries are kept, since the weight's gradient needs their sum first.
     """
     d, tokens = len(h), len(bound)
     tile, end = tile_columns(d), (entries + LANES - 1) // LANES * LANES

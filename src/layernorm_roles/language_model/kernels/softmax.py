@@ -1,8 +1,9 @@
-"""Softmaxes over rows of scores, q.k or h.w: the loops that attention and cross-entropy are made of.
+"""Loops of softmaxes over inner products, of which the CPU kernels for attention and cross-entropy consist.
 
-They work on a tile of keys (entries): `exponentials` computes exp(score - shift) for TOGETHER queries (tokens),
-`add_means` adds the values weighted by them, `add_outer` adds their outer products to the keys' gradients. Matrices
-have one feature a row and one key or token a column, as `columns` makes them, so that the loops run along rows.
+The inner products are scores of queries and keys, or logits of hidden states and vocabulary entries; the names here are
+those of attention. The loops work on TOGETHER queries and a tile (a range of columns) of keys: `exponentials` computes
+exp(score - shift), `add_means` sums the values weighted by these, `add_outer` adds to the keys' gradients. Arrays have
+a row for each feature and a column for each token, as `columns` makes them, so that the loops run along rows.
 """
 
 from jaxtyping import Float
@@ -33,16 +34,17 @@ from layernorm_roles.language_model.kernels.vectors import (
 )
 
 SAFE_SHIFT = 40.0
-"""Largest bound on |score| that serves as a softmax's shift: exp(-2 * 40) is still a normal number in float32."""
+"""Largest bound on |score| that is used as the softmax's shift: exp(-2 * 40) is still a normal float32 number."""
 BLOCKS = (2, 4, 8)
-"""Numbers of features that kernels are compiled for; more features are taken as several blocks of the largest."""
+"""Numbers of features that a block, over which the compiled loops are unrolled, may have; see `features`."""
 
 
 def columns(t: Float[Tensor, "*more n d"]) -> Float[Tensor, "*more rows columns"]:
-    """The array that the kernels take of a matrix: a position a column, filled up with zeros.
+    """Transpose matrices of n tokens by d features to the layout of the kernels, padded with zeros.
 
-    Rows fill whole blocks of features, and `padded(n)` columns whole vectors. A row takes an odd number of cache lines:
-    in rows of 4,096 bytes equal columns of all rows would compete for one place in the first-level cache.
+    The rows, one for each feature, are padded to whole blocks (see `features`), the columns to at least `padded(n)`. A
+    row takes an odd number of cache lines: in rows of 4,096 bytes, elements of one column would evict each other from
+    the first-level cache.
     """
     *more, n, d = t.shape
     block = features(d)
@@ -52,32 +54,38 @@ def columns(t: Float[Tensor, "*more n d"]) -> Float[Tensor, "*more rows columns"
 
 
 def padded(n: int) -> int:
-    """The number of columns that the kernels compute for n positions: n rounded up to a multiple of LANES."""
+    """The number of columns that the kernels compute for n tokens: n rounded up to a multiple of LANES."""
     return -(-n // LANES) * LANES
 
 
 def features(d: int) -> int:
-    """The number of features in a block, for d features: the smallest of BLOCKS that holds them, or the largest."""
+    """The number of features in a block, for vectors of d features: the smallest of BLOCKS that is at least d, or 8.
+
+    More than 8 features are processed as several blocks of 8.
+    """
     return next((block for block in BLOCKS if block >= d), BLOCKS[-1])
 
 
 def unrolled(d: int) -> tuple[int, ...]:
-    """The argument `block` of the kernels for d features: a tuple of as many numbers as a block has features.
+    """The argument `block` of the kernels for d features: a tuple with as many zeros as a block has features.
 
-    The length of a tuple belongs to its type, by which numba compiles the loops over a block without a loop.
+    numba unrolls loops over a block, because a tuple's length is part of its type.
     """
     return (0,) * features(d)
 
 
 @inlined
 def tile_columns(d):
-    """Columns of a tile: `d` rows of them take at most a third of a first-level cache of 48 KB, or 64 columns."""
+    """The number of columns in a tile: as many as make `d` rows fill a third of a 48 KB cache, from 64 up to 512."""
     return min(512, max(64, 4096 // d // LANES * LANES))
 
 
 @inlined
 def scores(start, q, i, k, j, block):
-    """The tuple of start[g] + q_{i+g} . k_j for the vector of columns that begins at j, g over a group of queries."""
+    """The scores start[g] + q_{i+g} . k of the LANES keys k from column j on, as a tuple of one vector for each query.
+
+    g counts the members of `start`; column i + g of `q` is the query, and the columns of `k` are the keys.
+    """
     for c in range(0, len(q), len(block)):
         start = add_dots(start, q, i, k, c, j, block)
     return start
@@ -85,10 +93,11 @@ def scores(start, q, i, k, j, block):
 
 @inlined
 def exponentials(q, i, k, first, stop, seen, more, start, e, origin, totals, block):
-    """Set e[g, j - origin] to exp(start[i + g] + q_{i+g} . k_j) for the columns j from `first` to `stop`.
+    """Set e[g, j - origin] to exp(start[i + g] + q_{i+g} . k_j) for g < TOGETHER and keys `first` <= j < `stop`.
 
-    The query i sees `seen` columns, each query after it `more` than the one before; beyond them e is 0. All but the
-    last vector before `stop` lie within. Their sums are added to the rows of `totals`, by lanes.
+    Query i sees the first `seen` keys, and each further query `more` keys more than the query before it; for other keys
+    e is set to 0, but only within the last LANES keys before `stop`. The sums over keys are added to the rows of
+    `totals`, split over its LANES columns.
     """
     begun, total = splats(start, i, GROUP), load_tile(totals, 0, 0, GROUP)
     for j in range(first, stop, LANES):
@@ -102,7 +111,10 @@ def exponentials(q, i, k, first, stop, seen, more, start, e, origin, totals, blo
 
 @inlined
 def add_means(e, v, first, stop, origin, sums):
-    """Add the sum of e[g, j - origin] v[c, j] for `first` <= j < `stop`, by lanes, to where `mean_of` finds it."""
+    """Add to `sums`, for each query g and feature c, the sum of e[g, j - origin] v[c, j] over `first` <= j < `stop`.
+
+    `mean_of` reads the sum from there.
+    """
     for c in range(0, len(v), 2):
         total = load_tile(sums[c // 2], 0, 0, BOTH)
         for j in range(first, stop, LANES):
@@ -112,13 +124,13 @@ def add_means(e, v, first, stop, origin, sums):
 
 @inlined
 def mean_of(sums, g, c):
-    """The sum over the lanes of what `add_means` has added for query g and feature c."""
+    """The sum that `add_means` accumulated in `sums` for query g and feature c."""
     return lane_sum(load(sums[c // 2], 2 * g + c % 2, 0))
 
 
 @inlined
 def add_outer(e, x, i, first, stop, origin, out, block):
-    """Add to out[c, j] the sum over the group of e[g, j - origin] x[c, i + g], for `first` <= j < `stop`."""
+    """Add to out[c, j] the products e[g, j - origin] x[c, i + g], summed over queries g, for `first` <= j < `stop`."""
     for j in range(first, stop, LANES):
         together = load_tile(e, 0, j - origin, GROUP)
         for c in range(0, len(x), len(block)):
@@ -127,7 +139,7 @@ def add_outer(e, x, i, first, stop, origin, out, block):
 
 @inlined
 def largest_score(q, i, k, seen, block):
-    """The largest of q_i . k_j over the first `seen` columns j."""
+    """The largest score of query i, column i of `q`, with the first `seen` keys, the columns of `k`."""
     best = (splat(LEAST),)
     for j in range(0, seen, LANES):
         score = scores((splat(ZERO),), q, i, k, j, block)

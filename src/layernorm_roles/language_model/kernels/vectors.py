@@ -1,7 +1,8 @@
-"""Vectors of LANES numbers of float32, as a type of numba, and the operations that the kernels are written in.
+"""A numba type for SIMD vectors of LANES float32 numbers, and the vector operations of which the CPU kernels consist.
 
-LLVM need not find out what can be vectorised, and splits vectors where a processor's are shorter; sums have an order
-that no processor changes. Tuples of vectors stay in registers: a tile is a tuple of vectors of several rows.
+With explicit vectors LLVM need not find out what can be vectorised, it splits them on processors with shorter ones, and
+the order of sums is equal on all processors. A tuple of vectors, such as a tile (vectors of several rows of an array),
+is kept in registers.
 """
 
 from collections.abc import Callable
@@ -18,15 +19,15 @@ from layernorm_roles.compiling import IN_ONE, cached_njit, njit
 from layernorm_roles.elementary import write_exp
 
 LANES = 16
-"""Columns that are computed at once: numbers of float32 in the widest vectors of a CPU, those of AVX-512."""
+"""Length of a vector: the number of float32 numbers in the widest CPU vectors, those of AVX-512."""
 TOGETHER = 8
-"""Queries, or tokens, that share one pass over a tile of keys; a divisor of LANES."""
+"""Number of queries (or tokens) that a kernel processes in one pass over a tile of keys; a divisor of LANES."""
 
 jit = cached_njit(error_model="numpy", nogil=True)
-"""Compiles a kernel with numba; other Python threads go on while it runs."""
+"""Decorator that compiles a kernel with numba; the kernel releases the GIL, so that it can run on several threads."""
 
 inlined = njit(**IN_ONE)
-"""Compiles a function that kernels call into each of them."""
+"""Decorator for functions that numba inlines into the kernels that call them."""
 
 
 ZERO, ONE, LEAST = np.float32(0), np.float32(1), np.float32(-np.inf)
@@ -36,7 +37,7 @@ BOTH: Any = (0,) * (2 * TOGETHER)
 
 
 class Lanes(types.Type):
-    """numba's type of a vector of LANES numbers of float32."""
+    """The numba type of a vector of LANES float32 numbers."""
 
     def __init__(self):
         super().__init__(name="Lanes")
@@ -54,13 +55,13 @@ class _LanesModel(models.PrimitiveModel):
 
 
 class Code:
-    """Writes LLVM's instructions for one call of an `instruction`."""
+    """Emits LLVM instructions into the kernel that is being compiled, for functions decorated with `instruction`."""
 
     def __init__(self, builder: ir.IRBuilder):
         self.builder = builder
 
     def constant(self, x: float, type_: ir.Type = _FLOATS) -> ir.Constant:
-        """A constant vector, whose `LANES` entries all equal the Python number `x`."""
+        """The constant vector whose LANES entries all equal the Python number x."""
         return ir.Constant(type_, [x] * LANES)
 
     def splat(self, x: ir.Value, type_: ir.Type = _FLOATS) -> ir.Value:
@@ -70,27 +71,27 @@ class Code:
         return self.builder.shuffle_vector(one, undefined, self.constant(0, INTS))
 
     def integers(self, x: ir.Value) -> ir.Value:
-        """The vector whose LANES entries all equal the integer x, of 32 bits."""
+        """The vector of 32-bit integers whose LANES entries all equal the LLVM integer x, which is truncated."""
         return self.splat(self.builder.trunc(x, ir.IntType(32)), INTS)
 
     def multiply_add(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-        """a * b + c, which LLVM may round once."""
+        """The LLVM value a * b + c; LLVM may compute it with one rounding instead of two."""
         return self.builder.fadd(self.builder.fmul(a, b, flags=_FUSED), c, flags=_FUSED)
 
     def plus(self, x: ir.Value, n: int) -> ir.Value:
-        """The integer x + n."""
+        """The LLVM integer x + n."""
         return self.builder.add(x, x.type(n))
 
 
 class Array:
-    """An array that an `instruction` is given; vectors lie along its last axis."""
+    """An array argument of a function decorated with `instruction`, whose methods emit LLVM code that accesses it."""
 
     def __init__(self, context, builder: ir.IRBuilder, type_: types.Array, value: ir.Value):
         self.context, self.builder, self.type = context, builder, type_
         self.struct = context.make_array(type_)(context, builder, value)
 
     def pointer(self, *place: ir.Value) -> ir.Value:
-        """The address of the element whose numbers along the axes are `place`."""
+        """The address of the element with the indices `place`, one LLVM integer for each axis."""
         axes = self.type.ndim
         shape = cgutils.unpack_tuple(self.builder, self.struct.shape, axes)
         strides = cgutils.unpack_tuple(self.builder, self.struct.strides, axes)
@@ -98,26 +99,26 @@ class Array:
         return cgutils.get_item_pointer2(self.context, self.builder, self.struct.data, *options)
 
     def element(self, *place: ir.Value) -> ir.Value:
-        """The element whose numbers along the axes are `place`."""
+        """The value of the element with the indices `place`."""
         return self.builder.load(self.pointer(*place))
 
     def load(self, *place: ir.Value) -> ir.Value:
-        """The vector of LANES elements that begins at the element `place`."""
+        """The vector of the LANES elements along the last axis that begin at the indices `place`."""
         vector = self.builder.bitcast(self.pointer(*place), _FLOATS.as_pointer())
         return self.builder.load(vector, align=4)
 
     def store(self, x: ir.Value, *place: ir.Value) -> None:
-        """Write the vector x to the LANES elements from the element `place` on."""
+        """Write the vector x to the LANES elements along the last axis that begin at the indices `place`."""
         vector = self.builder.bitcast(self.pointer(*place), _FLOATS.as_pointer())
         self.builder.store(x, vector, align=4)
 
 
 def instruction(result: types.Type | Callable[..., types.Type]) -> Callable:
-    """A decorator that turns a function which writes LLVM's instructions into one that kernels can call.
+    """A decorator that makes of a function which emits LLVM instructions one that compiled kernels can call.
 
-    The decorated function takes a `Code`, then the kernel's arguments: an `Array` for an array, a list for a tuple, and
-    else a value of LLVM. It returns a value of LLVM, a list for a tuple, or None. `result` is numba's type of what it
-    returns, or a function that gives this type from the types of the arguments.
+    The decorated function takes a `Code`, which the kernel's call leaves out, then the arguments of the call: as an
+    `Array` for an array, a list for a tuple, and an LLVM value otherwise. It returns an LLVM value, a list for a tuple,
+    or None. `result` is the numba type of what it returns, or a function from the arguments' numba types to that type.
     """
 
     def decorate(function: Callable) -> Callable:
@@ -157,14 +158,16 @@ def splat(write, x):
 
 @instruction(_first)
 def exp(write, x):
-    """exp(x) for x <= 0 of each member of a tuple of vectors, to 3 units in the last place; below -87, exp(-87)."""
+    """exp of each vector in the tuple x, whose numbers must be <= 0, to 3 units in the last place.
+
+    Below -87 the result is exp(-87).
+    """
     return [write_exp(write.builder, member, quick=True) for member in x]
 
 
 @instruction(_first)
 def first_lanes(write, vectors, count, more, other):
-    """The tuple of the first `count` lanes of vectors[0], of `more` more lanes of each vector after it, and of the
-    number `other` in all lanes after them."""
+    """The tuple `vectors` with the number `other` in all but the first count + g * more lanes of each vectors[g]."""
     builder, places, chosen = write.builder, ir.Constant(INTS, list(range(LANES))), []
     for x in vectors:
         inside = builder.icmp_signed("<", places, write.integers(count))
@@ -175,12 +178,12 @@ def first_lanes(write, vectors, count, more, other):
 
 @instruction(lambda numbers, i, like: types.UniTuple(_lanes, len(like)))
 def splats(write, numbers, i, like):
-    """The numbers of an array from i on, each as a vector: as many as `like` has members."""
+    """A tuple of vectors, as many as `like` has members: all LANES entries of vector n equal numbers[i + n]."""
     return [write.splat(numbers.element(write.plus(i, n))) for n in range(len(like))]
 
 
 def _member_by_member(combine: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) -> Callable:
-    """The function that combines two tuples of vectors member by member."""
+    """A function for kernels that combines two tuples of vectors member by member."""
 
     @instruction(_first)
     def function(write, x, y):
@@ -196,7 +199,7 @@ times = _member_by_member(lambda builder, x, y: builder.fmul(x, y, flags=_FUSED)
 
 
 def _folded(combine: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) -> Callable:
-    """The function that combines the halves of a vector, then those of the result, and so on to one number."""
+    """A function for kernels that reduces a vector to one number by combining its halves again and again."""
 
     @instruction(types.float32)
     def fold(write, x):
@@ -219,14 +222,16 @@ lane_maximum = _folded(lambda builder, x, y: builder.select(builder.fcmp_unorder
 
 @instruction(_lanes)
 def load(write, a, row, column):
-    """The vector of `a` that begins at (row, column)."""
+    """The vector of the LANES elements a[row, column], a[row, column + 1], and so on."""
     return a.load(row, column)
 
 
 @instruction(_first)
 def add_dots(write, sums, a, i, b, row, j, block):
-    """The tuple `sums`, to whose member g is added the sum over c of a[row + c, i + g] times the vector of `b` that
-    begins at (row + c, j), for as many rows c as `block` has members."""
+    """The vectors sums[g] + sum over c of a[row + c, i + g] times the vector of `b` that begins at (row + c, j).
+
+    c runs from 0 up to the number of members of `block`.
+    """
     for c in range(len(block)):
         vector = b.load(write.plus(row, c), j)
         weights = (write.splat(a.element(write.plus(row, c), write.plus(i, g))) for g in range(len(sums)))
@@ -236,8 +241,10 @@ def add_dots(write, sums, a, i, b, row, j, block):
 
 @instruction(_first)
 def add_means_of(write, sums, vectors, v, row, j, block):
-    """The tuple `sums`, to whose member g B + c is added vectors[g] times the vector of `v` from (row + c, j) on, where
-    B is the number of members of `block`."""
+    """The vectors sums[g * B + c] + vectors[g] times the vector of `v` that begins at (row + c, j), for 0 <= c < B.
+
+    B is the number of members of `block`.
+    """
     values = [v.load(write.plus(row, c), j) for c in range(len(block))]
     products = ((x, y) for x in vectors for y in values)
     return [write.multiply_add(x, y, total) for (x, y), total in zip(products, sums, strict=True)]
@@ -245,8 +252,10 @@ def add_means_of(write, sums, vectors, v, row, j, block):
 
 @instruction(types.none)
 def add_products(write, vectors, weights, query, a, row, column, like):
-    """For as many rows, from `row` on, as `like` has members: add to `a` from `column` on the sum over the tuple
-    `vectors` of vectors[g] times the number weights[row, query + g]."""
+    """Add sum over g of vectors[g] times weights[r, query + g] to the vector of `a` that begins at (r, column).
+
+    This is done for as many rows r, from `row` on, as `like` has members.
+    """
     for c in range(len(like)):
         place = write.plus(row, c)
         total = a.load(place, column)
@@ -258,22 +267,22 @@ def add_products(write, vectors, weights, query, a, row, column, like):
 
 @instruction(lambda a, i, j, like: types.UniTuple(_lanes, len(like)))
 def load_tile(write, a, i, j, like):
-    """The vectors of as many rows of `a`, from i on, as `like` has members, that begin at column j, as a tuple."""
+    """The tuple of the vectors of `a` that begin at (i, j), (i + 1, j) and so on, as many as `like` has members."""
     return [a.load(write.plus(i, n), j) for n in range(len(like))]
 
 
 @instruction(types.none)
 def store_tile(write, vectors, a, i, j):
-    """Write the tuple `vectors` to as many rows of `a`, from i on, at the columns that begin at j."""
+    """Write each vectors[n] of a tuple to the LANES elements of `a` that begin at (i + n, j)."""
     for n, x in enumerate(vectors):
         a.store(x, write.plus(i, n), j)
 
 
 @instruction(_first)
 def where(write, vectors, mask, row, column):
-    """The tuple `vectors` with 0 in every lane that the dropout mask drops.
+    """The tuple `vectors` with 0 in the lanes that a dropout mask removes.
 
-    Lane l of member g stays as it is if bit l of the integer mask[row + g, column] is set.
+    Lane l of vectors[g] is kept if bit l of the integer mask[row + g, column] is set.
     """
     chosen = []
     for g, x in enumerate(vectors):
