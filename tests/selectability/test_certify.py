@@ -119,6 +119,15 @@ def test_causal_verdicts_are_those_of_each_prefix(kind):
     assert [*causal.verdict[decided]] == [*alone[decided]] and decided.mean() > 0.95
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("off", [0.0, 1e-13])
+def test_a_key_hardly_off_the_plane_of_those_before_it_is_not_taken_for_one_in_it(off, dtype):
+    """The keys after it are off that plane, so that the coordinates of all keys do not show how flat the prefix is."""
+    square = [[1, 1, 0], [1, -1, 0], [-1, 1, 0], [-1, -1, 0]]
+    keys = np.array([*square, [0.25, 0.5, off], [0, 0, 1], [3, 1, 2]], dtype)
+    assert certify(keys, causal=True).verdict[4] == ("borderline" if off else "unselectable")
+
+
 @pytest.mark.parametrize("make,d", [(gaussian, 2), (gaussian, 5), (stream_like, 33)])
 def test_a_bias_leaves_no_key_undecided(make, d):
     """A query whose component for the bias is not positive proves nothing, and is not to be taken for a proof."""
