@@ -18,6 +18,10 @@ def test_training_and_validation_read_the_text_of_their_part(disjoint_text, sett
     for batches, low in (([task.batch(step) for step in range(5)], 0), (task.validation, 100)):
         tokens = np.concatenate([batch[-1].ravel() for batch in batches])
         assert ((low <= tokens) & (tokens < low + 100)).all()
+    other = tasks.build(settings, disjoint_text, tokenizer(), seed=1)
+    for ours, theirs in zip(task.validation, other.validation, strict=True):
+        assert all(map(np.array_equal, ours, theirs)), "runs of all seeds have one set of validation batches"
+    assert not np.array_equal(task.batch(0)[0], other.batch(0)[0])
 
 
 def test_labelled_sentences_come_from_their_sources(tmp_path, disjoint_text):
