@@ -38,7 +38,7 @@ def test_estimates_read_well_and_map():
     estimate = Estimate(4.0, 1.0, 9.0)
     assert f"{estimate:.1f}" == "4.0 [1.0, 9.0]" and f"{estimate:+.0f}" == "+4 [+1, +9]"
     assert estimate.map(np.sqrt) == Estimate(2.0, 1.0, 3.0)
-    assert estimate.below(10.0) == Estimate(6.0, 1.0, 9.0)
+    assert -estimate == Estimate(-4.0, -9.0, -1.0) and abs(-estimate) == abs(estimate) == estimate
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,13 @@ class Estimate(NamedTuple):
         """The increasing `function` of the mean and of both ends."""
         return Estimate(*map(float, map(function, self)))
 
-    def below(self, reference: float) -> "Estimate":
-        """How far the estimate lies below a reference value that is known exactly."""
-        return Estimate(reference - self.mean, reference - self.high, reference - self.low)
+    def __neg__(self) -> "Estimate":
+        """The estimate of the negative of the number, whose interval has its ends exchanged."""
+        return Estimate(-self.mean, -self.high, -self.low)
+
+    def __abs__(self) -> "Estimate":
+        """The estimate itself, or its negative where that has the positive mean."""
+        return self if self.mean >= 0 else -self
 
     def __format__(self, form: str) -> str:
         """The text "mean [low, high]" with every number in the format `form`."""

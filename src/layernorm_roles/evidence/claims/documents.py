@@ -12,7 +12,7 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis import statements
 from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.claim import Tables, Untestable
+from layernorm_roles.evidence.claims.comparison import Tables, Untestable
 from layernorm_roles.evidence.claims.quantities import BEFORE_TRAINING, Known, Measured, Quantity
 
 # Geometry: nothing is random but the inputs, and the ends of the estimates are the range over the sizes of a vector

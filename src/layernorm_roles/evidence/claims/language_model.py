@@ -10,7 +10,7 @@ frequencies of tokens and than the same model without attention; where losses ar
 be, since another one may have lost what attention is worth.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -19,21 +19,20 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import language_model as models
-from layernorm_roles.evidence.analysis.estimate import Estimate, percent_over_seeds, span
+from layernorm_roles.evidence.analysis.estimate import Estimate, span
 from layernorm_roles.evidence.analysis.heads import gaussian_percent, narrower
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.claim import (
+from layernorm_roles.evidence.claims.comparison import (
     RATIO,
     UNTRAINED,
     Comparison,
     Outcome,
     Question,
+    Role,
     Tables,
     Untestable,
     ask,
-    enough,
-    refuse_rate_at_grid_end,
     sentences,
 )
 from layernorm_roles.evidence.claims.quantities import (
@@ -41,10 +40,12 @@ from layernorm_roles.evidence.claims.quantities import (
     UNIGRAM,
     Measured,
     Quantity,
+    enough,
     of_effects,
+    refuse_rate_at_grid_end,
     steps_of,
 )
-from layernorm_roles.evidence.claims.rules import all_of
+from layernorm_roles.evidence.claims.rules import Finding, all_of
 from layernorm_roles.evidence.legends import LEGENDS, label
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING, VARIANTS
 
@@ -180,25 +181,22 @@ def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcom
     above = both.apply(lambda column: rates[np.searchsorted(rates, column) + 1])
     with np.errstate(divide="ignore", invalid="ignore"):
         known, above = np.log(both), np.log(above)
-        least, ratio, most = (
-            high.layernorm - low.projection for high, low in ((known, above), (known, known), (above, known))
-        )
-    between = Estimate(ratio.fillna(0.0).mean(), Estimate.of(least).low, Estimate.of(most).high)
-    first = Comparison(
-        "layernorm over projection", between, len(both), ask("positive", unit=RATIO), unit=RATIO
-    )
+        ratio = (known.layernorm - known.projection).fillna(0.0)
+        least, most = known.layernorm - above.projection, above.layernorm - known.projection
+    between = Estimate(ratio.mean(), Estimate.of(least).low, Estimate.of(most).high)
+    question = ask("positive", unit=RATIO)
+    first = Comparison("layernorm over projection", between, len(both), question, unit=RATIO)
     return Outcome((first, *_largest_rates(runs)))
 
 
 def _largest_rates(runs: pd.DataFrame) -> Iterator[Comparison]:
     """The largest learning rate at which all runs of each variant train, 0 for none."""
     words = "largest of the rates tried at which all seeds train"
+    train = runs.groupby(["variant", "base_learning_rate"], as_index=False).trains.all()
+    largest = train.base_learning_rate.where(train.trains, 0.0).groupby(train.variant).max()
     for variant in legend_order(runs.variant):
-        own = runs[runs.variant == variant]
-        all_train = own.groupby("base_learning_rate").trains.all()
-        most = max(all_train.index[all_train], default=0.0)
-        number = Estimate(most, np.nan, np.nan)
-        yield Comparison(variant, number, own.seed.nunique(), role="context", statistic=words)
+        number, seeds = Estimate(largest[variant], np.nan, np.nan), runs.seed[runs.variant == variant]
+        yield Comparison(variant, number, seeds.nunique(), role="context", statistic=words)
 
 
 def steps_to_attention(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
@@ -217,26 +215,22 @@ def steps_to_attention(tables: Tables, model: str, variants: Sequence[str]) -> M
 CAUSAL, GAUSSIAN = " causal", "Gaussian keys, "
 
 
-def choose(keys: pd.DataFrame, variant: str, site: str, **where: str) -> pd.DataFrame:
-    """The rows of one variant and site for which every column of `where` has its value; Untestable if there are none.
+def of_place(
+    tables: Tables, model: str, variant: str, site: str, texts: str
+) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The rows of key_selectability on a variant's keys at a site: "" with those after training, and BEFORE_TRAINING
+    with those before, if there are any. Untestable if there are none after training.
 
     The rivals of a key are all keys of its context, as in the paper; at a site that ends in CAUSAL, the keys before it.
     """
-    part = keys[(keys.variant == variant) & (keys.causal == site.endswith(CAUSAL))]
-    for column, value in {"site": site.removesuffix(CAUSAL), **where}.items():
-        part = part[part[column] == value]
-    if part.empty:
-        raise Untestable(f"The run has no key verdicts of: {', '.join([variant, site, *where.values()])}.")
-    return part
-
-
-def trained_and_before(keys: pd.DataFrame, *place: str, **where: str) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The rows of `choose` after training and, with BEFORE_TRAINING in place of "", before, if there are any."""
-    yield "", choose(keys, *place, checkpoint="final", **where)
-    try:
-        yield BEFORE_TRAINING, choose(keys, *place, checkpoint="initial", **where)
-    except Untestable:
-        return
+    keys = tables[KEYS]
+    keys = keys[(keys.model == model) & (keys.texts == texts) & (keys.variant == variant)]
+    keys = keys[(keys.site == site.removesuffix(CAUSAL)) & (keys.causal == site.endswith(CAUSAL))]
+    if not (keys.checkpoint == "final").any():
+        raise Untestable(f"The run has no key verdicts of: {variant}, {site}, final, {model}, {texts}.")
+    for before, checkpoint in (("", "final"), (BEFORE_TRAINING, "initial")):
+        if len(rows := keys[keys.checkpoint == checkpoint]):
+            yield before, rows
 
 
 def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str]) -> Measured:
@@ -249,17 +243,16 @@ def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str])
     frames, worst, cases, specifics = [], [], {}, ""
     for place in dict.fromkeys(name.removeprefix(GAUSSIAN).split(", ")[0] for name in columns):
         variant, site = place.split(" ", 1)
-        for before, rows in trained_and_before(tables[KEYS], variant, site, model=model, texts=texts):
-            name = f"{before}{place}"
-            certified, counted = (
-                (100 * hits / rows.n_keys).groupby([rows.seed, rows.layer]).mean().unstack("layer")
-                for hits in (rows.n_unselectable, rows.n_unselectable + rows.n_borderline)
-            )
-            for by_layer, into in ((certified, frames), (counted, worst)):
-                named = by_layer.add_prefix(f"{name}, layer ")
-                into.append(named.assign(**{name: by_layer.mean(axis=1)}))
-            number = rows.groupby("layer").n_keys.sum().add_prefix(f"{name}, layer ")
-            cases |= {key: int(n) for key, n in [*number.items(), (name, number.sum())]}
+        for before, rows in of_place(tables, model, variant, site, texts):
+            name = before + place
+            for hits, into in (
+                (rows.n_unselectable, frames),
+                (rows.n_unselectable + rows.n_borderline, worst),
+            ):
+                by_layer = (100 * hits / rows.n_keys).groupby([rows.seed, rows.layer]).mean().unstack("layer")
+                into.append(by_layer.add_prefix(f"{name}, layer ").assign(**{name: by_layer.mean(axis=1)}))
+            cases |= rows.groupby("layer").n_keys.sum().add_prefix(f"{name}, layer ").to_dict()
+            cases[name] = int(rows.n_keys.sum())
             if not before:  # projected keys have a dimension less
                 projected = site == "after_norm" and variant in VARIANTS and VARIANTS[variant].projects
                 frames[-1] = frames[-1].assign(**{GAUSSIAN + place: gaussian_percent(rows, projected)})
@@ -272,8 +265,7 @@ def with_unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Mea
     """Per cent of the sentences with an unselectable key at the attention input in some layer, by variant."""
     percents = {}
     for variant in columns:
-        place = variant, "after_norm"
-        for before, rows in trained_and_before(tables[KEYS], *place, model=model, texts="sentences"):
+        for before, rows in of_place(tables, model, variant, "after_norm", "sentences"):
             hit = (rows.n_unselectable > 0).groupby([rows.seed, rows.context]).any()
             percents[before + variant] = 100 * hit.groupby("seed").mean()
     return Measured(pd.DataFrame(percents))
@@ -294,29 +286,30 @@ def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
     if len(widths) < 2:
         raise Untestable(f"The run has fewer than two widths of heads below that of {model}.")
     heads = {d: unselectable("long", tables, name, [HEAD]) for d, name in widths.items()}
-    by_width, means = {}, []
-    for before, role in (("", "effect"), (BEFORE_TRAINING, "control")):
-        if not all(before + HEAD in own.frame for own in heads.values()):
-            continue
-        by_width[before] = [of_width(d, own, before, zero, widths[d]) for d, own in heads.items()]
-        beyond = {
-            d: own.frame[before + HEAD] - own.frame[GAUSSIAN + HEAD].iloc[0] for d, own in heads.items()
-        }
-        points = enough(pd.DataFrame(beyond).dropna().mean(axis=1), "every width of heads")
-        words = "heads minus Gaussian keys, mean over widths" + ", before training" * (role == "control")
-        means.append(Comparison(words, Estimate.of(points), len(points), None, role, POINTS))
-    untrained = len(by_width) > 1 and all(row.met for row in chain(*by_width.values()))
-    rows = (means[0], *by_width[""], *means[1:], *_among_keys_before(tables, widths))
-    outcome = Outcome(rows, also_passed_by=UNTRAINED if untrained else None)
-    for name in widths.values():  # without attention the width of heads is no difference
-        losses = tables[LOSSES]
-        bare = losses.variant == NO_ATTENTION_VARIANT
-        both = [
-            losses[(losses.model == name) & ~bare],
-            losses[(losses.model == model) & bare].assign(model=name),
-        ]
-        outcome = gated(outcome, {**tables, LOSSES: pd.concat(both)}, name, keys_of=["layernorm"])
+    for d, name in widths.items():
+        enough(heads[d].frame[HEAD], name)
+    trained = [of_width(d, own, HEAD, zero) for d, own in heads.items()]
+    rows, passed_by = [beyond_gaussian(heads, "", "effect"), *trained], None
+    if all(BEFORE_TRAINING + HEAD in own.frame for own in heads.values()):
+        rows.append(beyond_gaussian(heads, BEFORE_TRAINING, "control"))
+        untrained = [of_width(d, own, BEFORE_TRAINING + HEAD, zero) for d, own in heads.items()]
+        passed_by = UNTRAINED if all(row.met for row in trained + untrained) else None
+    outcome = Outcome((*rows, *_among_keys_before(tables, widths)), also_passed_by=passed_by)
+    losses = tables[LOSSES]  # without attention the width of heads is no difference
+    bare = losses[(losses.model == model) & (losses.variant == NO_ATTENTION_VARIANT)]
+    others = losses[losses.variant != NO_ATTENTION_VARIANT]
+    losses = pd.concat([others, *(bare.assign(model=name) for name in widths.values())])
+    for name in widths.values():
+        outcome = gated(outcome, {**tables, LOSSES: losses}, name, keys_of=["layernorm"])
     return outcome
+
+
+def beyond_gaussian(heads: Mapping[int, Measured], before: str, role: Role) -> Comparison:
+    """By how many points more keys are unselectable in the heads than Gaussian keys, in the mean over the widths."""
+    beyond = {d: own.frame[before + HEAD] - own.frame[GAUSSIAN + HEAD].iloc[0] for d, own in heads.items()}
+    points = enough(pd.DataFrame(beyond).dropna().mean(axis=1), "every width of heads")
+    words = "heads minus Gaussian keys, mean over widths" + ", before training" * bool(before)
+    return Comparison(words, Estimate.of(points), len(points), None, role, POINTS)
 
 
 def _among_keys_before(tables: Tables, widths: dict[int, str]) -> Iterator[Comparison]:
@@ -332,22 +325,23 @@ def _among_keys_before(tables: Tables, widths: dict[int, str]) -> Iterator[Compa
         yield Comparison(words, percent, len(own), None, "context", PER_CENT, IN_HEADS)
 
 
-def of_width(d: int, heads: Measured, before: str, zero: float, name: str) -> Comparison:
+def of_width(d: int, heads: Measured, column: str, zero: float) -> Comparison:
     """Whether heads have at least half as many unselectable keys as Gaussian keys, and at most twice as many.
 
     Where Gaussian keys have at most `zero` per cent there is no least number, and `zero` is the most in any case.
     Undecided keys count as unselectable where it is asked whether there are too many.
     """
-    column, gaussian = before + HEAD, float(heads.frame[GAUSSIAN + HEAD].iloc[0])
-    most, least = max(2 * gaussian, zero), gaussian / 2
-    bounds = [ask("counted", most)] + [ask("more_than", least)] * (gaussian > zero)
-    words = f"at most {most:.3g}" + f" and more than {least:.3g}" * (gaussian > zero)
-    question = Question(words, lambda *both: all_of(*(bound.find(*both) for bound in bounds)))
-    percent, worst = enough(heads.frame[column].dropna(), name), heads.worst[column]
-    estimate, counted = (percent_over_seeds(each, heads.cases[column]) for each in (percent, worst))
-    return Comparison(
-        f"d_head = {d}", estimate, len(percent), question, "effect", PER_CENT, IN_HEADS, d, counted
-    )
+    gaussian = float(heads.frame[GAUSSIAN + HEAD].iloc[0])
+    words, least, most = f"at most {max(2 * gaussian, zero):.3g}", -np.inf, max(2 * gaussian, zero)
+    if gaussian > zero:
+        words, least = f"{words} and more than {gaussian / 2:.3g}", gaussian / 2
+
+    def find(estimate: Estimate, worst: Estimate, _: float) -> Finding:
+        return all_of(rules.at_most(estimate, worst, most), rules.above(estimate, least))
+
+    estimate, n, worst = heads.estimate(column)
+    question = Question(words, find)
+    return Comparison(f"d_head = {d}", estimate, n, question, "effect", PER_CENT, IN_HEADS, d, worst)
 
 
 _SITES = ("before_norm", "after_norm", "after_norm_exact", "head", "head_exact", "head causal")

@@ -58,8 +58,8 @@ def _hash(rule: Mapping[str, Any]) -> str:
 
 def _section(claim: Claim, table: str, settings: Mapping[str, Any]) -> Any:
     section = settings_behind(table, settings)
-    if isinstance(section, Mapping) and set(claim.of) & set(section):
-        section = {part: section[part] for part in claim.of if part in section}
+    if isinstance(section, Mapping) and set(claim.reads) & set(section):
+        section = {part: section[part] for part in claim.reads if part in section}
     return _of_the_runs(section)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import pretrained as numbers
-from layernorm_roles.evidence.claims.claim import RATIO, Tables, Untestable
+from layernorm_roles.evidence.claims.comparison import RATIO, Tables, Untestable
 from layernorm_roles.evidence.claims.quantities import BEFORE_TRAINING, Measured, Quantity
 from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 

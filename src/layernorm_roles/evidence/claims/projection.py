@@ -20,7 +20,7 @@ import pandas as pd
 from layernorm_roles.evidence.analysis import majority
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.claim import (
+from layernorm_roles.evidence.claims.comparison import (
     RATIO,
     UNTRAINED,
     Comparison,
@@ -29,7 +29,6 @@ from layernorm_roles.evidence.claims.claim import (
     Tables,
     Untestable,
     ask,
-    refuse_rate_at_grid_end,
 )
 from layernorm_roles.evidence.claims.quantities import (
     BEFORE_TRAINING,
@@ -37,6 +36,7 @@ from layernorm_roles.evidence.claims.quantities import (
     Measured,
     Quantity,
     of_effects,
+    refuse_rate_at_grid_end,
     steps_of,
 )
 from layernorm_roles.evidence.legends import LEGENDS

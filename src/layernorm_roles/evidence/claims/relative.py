@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.claims import CLAIMS
-from layernorm_roles.evidence.claims.claim import RATIO
+from layernorm_roles.evidence.claims.comparison import RATIO
 
 COLUMNS = {
     "effect": "measured",

@@ -10,7 +10,7 @@ import numpy as np
 
 from layernorm_roles.evidence.analysis.random_keys import share_of_matrices, z_scores
 from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.claim import Tables, Untestable
+from layernorm_roles.evidence.claims.comparison import Tables, Untestable
 from layernorm_roles.evidence.claims.quantities import Known, Measured, Quantity
 
 MOST, HIGH, PRACTICE = "most keys in fewest dimensions", "from HIGH_DIMENSION on", "layernorm in practice"

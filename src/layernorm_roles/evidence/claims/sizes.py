@@ -10,7 +10,7 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import span
 from layernorm_roles.evidence.analysis.paper import reported
-from layernorm_roles.evidence.claims.claim import Tables, sentences
+from layernorm_roles.evidence.claims.comparison import Tables, sentences
 
 
 def _rows(tables: Tables, table: str, **where: str) -> pd.DataFrame:
@@ -19,7 +19,7 @@ def _rows(tables: Tables, table: str, **where: str) -> pd.DataFrame:
     return rows[(rows[[*where]] == pd.Series(where)).all(axis=1)]
 
 
-def majority(experiment: str, tables: Tables) -> str:
+def majority(tables: Tables, experiment: str) -> str:
     """Width, learning rate, steps and runs of an experiment, of majority_metrics or else of majority_vectors."""
     metrics = _rows(tables, "majority_metrics", experiment=experiment)
     table = _rows(tables, "majority_vectors", experiment=experiment) if metrics.empty else metrics
@@ -33,7 +33,7 @@ def majority(experiment: str, tables: Tables) -> str:
     )
 
 
-def random_keys(tables: Tables) -> str:
+def random_keys(tables: Tables, _: str | None) -> str:
     """Numbers of keys, dimensions and matrices."""
     if "random_keys" not in tables:
         return ""
@@ -44,7 +44,7 @@ def random_keys(tables: Tables) -> str:
     return f"{here}, as in the paper." if here == there else f"{here} (the paper: {there})."
 
 
-def losses(model: str, tables: Tables) -> str:
+def losses(tables: Tables, model: str) -> str:
     """Width, from the keys at the attention input, steps and tokens of a step of a language model."""
     metrics = _rows(tables, "language_model_metrics", model=model)
     if metrics.empty:
@@ -60,16 +60,16 @@ def losses(model: str, tables: Tables) -> str:
     return f"{width}{text} (the paper: {there.format(**reported()['language_model']['sizes'])})."
 
 
-def keys(model: str, tables: Tables, texts: str) -> str:
+def keys(tables: Tables, model: str, texts: str) -> str:
     """Training and contexts behind the tested keys."""
     table = _rows(tables, "key_selectability", model=model, texts=texts)
     if table.empty:
         return ""
     contexts = f"Keys of {table.context.nunique()} contexts of {span(table.n_keys)} tokens."
-    return sentences(losses(model, tables), contexts)
+    return sentences(losses(tables, model), contexts)
 
 
-def pretrained(model: str, tables: Tables) -> str:
+def pretrained(tables: Tables, model: str) -> str:
     """Documents, their keys, and the heads of a pretrained model."""
     by_head = "pretrained_keys" in tables
     table = _rows(tables, "pretrained_keys" if by_head else "attention_ceilings", model=model)
