@@ -9,8 +9,7 @@ from jaxtyping import Float
 
 from layernorm_roles.evidence.analysis.estimate import Estimate, half_width, rates_chosen_by_others
 from layernorm_roles.evidence.analysis.majority import arrivals
-from layernorm_roles.evidence.analysis.order import legend_order
-from layernorm_roles.evidence.legends import PAPER_MODEL
+from layernorm_roles.evidence.legends import PAPER_MODEL, legend_order
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 POINT = ["base_learning_rate", "steps"]
@@ -269,12 +268,11 @@ def token_shares(tokens: pd.DataFrame) -> pd.DataFrame:
     )
     shares = pd.DataFrame(
         {
-            "token": counts.index,
-            "occurrences": counts["size", "final"].to_numpy(),
-            "initial_percent": 100 * counts["mean", "initial"].to_numpy(),
-            "final_percent": 100 * counts["mean", "final"].to_numpy(),
+            "occurrences": counts["size", "final"],
+            "initial_percent": 100 * counts["mean", "initial"],
+            "final_percent": 100 * counts["mean", "final"],
         }
-    )
+    ).reset_index()
     return shares.sort_values(["final_percent", "occurrences", "token"], ascending=[False, False, True])
 
 

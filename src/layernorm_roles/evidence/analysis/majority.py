@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import Estimate, log_ratio, rates_chosen_by_others, two_by_two
-from layernorm_roles.evidence.analysis.order import legend_order
+from layernorm_roles.evidence.legends import legend_order
 
 SETTING = ["experiment", "d_model", "base_learning_rate"]
 RUN = [*SETTING, "variant", "seed"]
@@ -136,9 +136,10 @@ def convergence(runs: pd.DataFrame) -> pd.DataFrame:
     counts = ["test_loss", "runs", "reached", "median_steps", "pairs"]
     ratios = ["ratio_to_layernorm", "ratio_low", "ratio_high"]
     table = pd.DataFrame(rows, columns=[*SETTING, "variant", *counts, *ratios])
-    rank = {variant: i for i, variant in enumerate(legend_order(table.variant))}
-    by = [*(table[column] for column in SETTING), table.variant.map(rank), -table.test_loss]
-    return table.iloc[np.lexsort(by[::-1])].reset_index(drop=True)
+    table["variant"] = pd.Categorical(table.variant, legend_order(table.variant))
+    order = [True] * len(SETTING) + [True, False]
+    table = table.sort_values([*SETTING, "variant", "test_loss"], ascending=order, ignore_index=True)
+    return table.astype({"variant": str})
 
 
 # Learning rates
@@ -254,8 +255,7 @@ def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float) -> pd.Dat
             accuracy = runs[runs.step == step].pivot(index="seed", columns="variant", values="test_accuracy")
             quantities.append(("accuracy", step, 100 * accuracy))
         for quantity, step, values in quantities:
-            effects = two_by_two(values, *SIZE_AND_PROJECTION)
-            for effect, seeds in zip(("size", "projection", "interaction"), effects, strict=True):
+            for effect, seeds in two_by_two(values, *SIZE_AND_PROJECTION, "projection").items():
                 estimate = Estimate.of_any(seeds)
                 estimate = estimate.map(np.exp) if quantity == "steps" else estimate
                 rows.append((*setting, quantity, step, effect, len(seeds), *estimate))

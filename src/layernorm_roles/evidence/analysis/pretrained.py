@@ -95,10 +95,8 @@ def tokens_below(ceilings: pd.DataFrame) -> pd.DataFrame:
             rows.append((model, layer, token, *numbers, part.upper.median(), part.received_max.max()))
     columns = ["occurrences", "contexts", "percent", "low", "high", "ceiling", "received"]
     found = pd.DataFrame(rows, columns=["model", "layer", "token", *columns])
-    order = found.assign(rising=-found.percent).sort_values(
-        ["model", "rising", "ceiling", "token"], kind="stable"
-    )
-    return found.loc[order.index].reset_index(drop=True)
+    order = {"model": True, "percent": False, "ceiling": True, "token": True}
+    return found.sort_values([*order], ascending=[*order.values()], ignore_index=True)
 
 
 def unselectable_in_heads(keys: pd.DataFrame, site: str, undecided: bool = False) -> pd.DataFrame:

@@ -19,9 +19,8 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import language_model as models
-from layernorm_roles.evidence.analysis.estimate import Estimate, span
+from layernorm_roles.evidence.analysis.estimate import Estimate, span, two_by_two
 from layernorm_roles.evidence.analysis.heads import gaussian_percent, narrower
-from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.comparison import (
     RATIO,
@@ -41,12 +40,11 @@ from layernorm_roles.evidence.claims.quantities import (
     Measured,
     Quantity,
     enough,
-    of_effects,
     refuse_rate_at_grid_end,
     steps_of,
 )
 from layernorm_roles.evidence.claims.rules import Finding, all_of
-from layernorm_roles.evidence.legends import LEGENDS, label
+from layernorm_roles.evidence.legends import LEGENDS, label, legend_order
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING, VARIANTS
 
 KEYS, LOSSES = "key_selectability", "language_model_metrics"
@@ -90,7 +88,7 @@ def at_the_largest_gap(tables: Tables, model: str, variants: Sequence[str]) -> M
 def size_and_scaling(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
     """What a small size, and leaving scaling out, add to the validation loss at the end: effects of `two_by_two`."""
     frame = losses("valid_loss", tables, model, [*chain(*models.SIZE_AND_SCALING)]).frame
-    return of_effects(-frame, models.SIZE_AND_SCALING, "scaling")
+    return Measured(two_by_two(-frame, *models.SIZE_AND_SCALING, "scaling"))
 
 
 def of_attention(column: str, tables: Tables, model: str, variants: Sequence[str]) -> Measured:

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import majority
+from layernorm_roles.evidence.analysis.estimate import two_by_two
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.comparison import (
@@ -25,7 +26,7 @@ from layernorm_roles.evidence.claims.comparison import (
     UNTRAINED,
     Comparison,
     Outcome,
-    Question,
+    Role,
     Tables,
     Untestable,
     ask,
@@ -35,7 +36,6 @@ from layernorm_roles.evidence.claims.quantities import (
     Known,
     Measured,
     Quantity,
-    of_effects,
     refuse_rate_at_grid_end,
     steps_of,
 )
@@ -100,6 +100,9 @@ def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *varian
 Select = Callable[..., pd.DataFrame]
 """Which runs of an experiment are judged: `of_setting`, `of_rate`, or `of_best_rates` with what a rate is chosen by."""
 
+to_test_loss = partial(majority.steps_to_reach, thresholds=[rules.TEST_LOSS])
+"""The steps of every run to the test loss TEST_LOSS."""
+
 
 # Quantities of the majority task
 
@@ -115,18 +118,8 @@ def final_accuracy(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 def steps(select: Select, count: Callable, tables: Tables, of: str, variants: Sequence[str]) -> Measured:
-    """Steps of the runs to what `count` counts them to, see `analysis.majority`."""
+    """Steps of the runs of an experiment to what `count`, a function of `analysis.majority`, counts them to."""
     return steps_of(count(select(tables[METRICS], of, *variants)), variants)
-
-
-def to_test_loss(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Steps of every run to the test loss TEST_LOSS."""
-    return majority.steps_to_reach(metrics, [rules.TEST_LOSS])
-
-
-def to_equal_attention(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Steps of every run from which on attention is equal over the classes, by EQUAL."""
-    return majority.steps_to_equal_attention(metrics, rules.EQUAL)
 
 
 def accuracy(select: Select, tables: Tables, experiment: str, variants: Sequence[str]) -> Measured:
@@ -160,16 +153,11 @@ def first_and_last(
 RANDOM = "a random direction"
 
 
-def minus(
-    values: pd.DataFrame, high: str, low: str, question: Question | None, *role: str, **further: Any
-) -> Comparison:
-    """The comparison of two columns in degrees; `role` and `further` are arguments of `claim.Comparison`."""
+def minus(values: pd.DataFrame, high: str, low: str, **fields: Any) -> Comparison:
+    """The comparison of two columns in degrees, a row a seed; `fields` are others of `comparison.Comparison`."""
     estimate, n, _ = Measured(values).estimate(high, low)
     return Comparison(
-        **{"words": f"{high} minus {low}", "unit": DEGREES, "role": (*role, "effect")[0]} | further,
-        estimate=estimate,
-        n_runs=n,
-        question=question,
+        **{"words": f"{high} minus {low}", "unit": DEGREES} | fields, estimate=estimate, n_runs=n
     )
 
 
@@ -198,27 +186,34 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
     step = step_of_paper(metrics, "query_angle_mean")
     turned, straight = (float(reported()["majority"][v]["query_angle_mean"][step]) for v in PAPER_PROJECTION)
     random, paper = majority.random_angle(int(metrics.d_model.iloc[0])), straight - turned
-    as_in_paper, below_random = ask("half_of", paper), ask("half_of", random - turned)
+    as_in_paper = ask("half_of", paper)
 
     def compared(step: int) -> list[Comparison]:
         angles = by_variant(metrics, "query_angle_mean", step).assign(**{RANDOM: random})
         rows = [
-            minus(angles, "scale_released", "layernorm", as_in_paper),
-            minus(angles, RANDOM, "layernorm", below_random),
-            minus(angles, "scale", "layernorm", as_in_paper, "control"),
+            minus(angles, "scale_released", "layernorm", question=as_in_paper),
+            minus(angles, RANDOM, "layernorm", question=ask("half_of", random - turned)),
+            minus(angles, "scale", "layernorm", question=as_in_paper, role="control"),
         ]
         if "layernorm_small" in angles:
-            rows.append(minus(angles, "scale_released", "layernorm_small", as_in_paper, part=2))
+            rows.append(minus(angles, "scale_released", "layernorm_small", question=as_in_paper, part=2))
         return rows
 
     first, at_random, control, *small = compared(step)
     lengths = parts[parts.variant == "layernorm"].pivot(index="seed", columns="checkpoint")
+    lengths = np.log(lengths[["along", "visible"]])
     shown = {"unit": RATIO, "statistic": "length of that part, after over before training"}
-    along, visible = (np.log(lengths[part]) for part in ("along", "visible"))
-    words = "layernorm's queries along the ones vector"
-    grows = minus(along, "final", "initial", ask("positive", unit=RATIO), words=words, part=1, **shown)
+    grows = minus(
+        lengths.along,
+        "final",
+        "initial",
+        words="layernorm's queries along the ones vector",
+        question=ask("positive", unit=RATIO),
+        part=1,
+        **shown,
+    )
     words = "layernorm's queries that scores see"
-    seen = minus(visible, "final", "initial", None, "context", words=words, **shown)
+    seen = minus(lengths.visible, "final", "initial", words=words, role="context", **shown)
     untrained = (metrics.step == 0).any() and all(row.there for row in compared(0)[:2])
     return Outcome(
         (first, at_random, control, grows, seen, *small),
@@ -246,16 +241,16 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
         if lacking := [LEGENDS[name] for name in (variant, "scale") if name not in angle]:
             raise Untestable(f"Every run of {' and of '.join(lacking)} has diverged.", vectors.seed.nunique())
 
-        def keys(name: str, kind: str, role: str) -> Comparison:
+        def keys(name: str, kind: str, role: Role) -> Comparison:
             values, n, _ = Known.range_over(flatness[name], int(angle[name].count()))
             words = "smallest singular value of the keys over the largest"
             return Comparison(name, values, n, ask(kind, flat), role, statistic=words)
 
         angle, far = angle.assign(**{RANDOM: random}), ask("half_of", random)
         return [
-            minus(angle, RANDOM, variant, far),
+            minus(angle, RANDOM, variant, question=far),
             keys(variant, "all_at_most", "effect"),
-            minus(angle, "scale", variant, far, "control"),
+            minus(angle, "scale", variant, question=far, role="control"),
             keys("scale", "all_more_than", "control"),
         ]
 
@@ -293,38 +288,34 @@ def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str])
     """Logarithms of how many times the steps are that a d times smaller input needs, and one without projection."""
     cells = [*chain(*majority.SIZE_AND_PROJECTION)]
     metrics = of_setting(tables[METRICS], experiment, *cells)
-    steps = to_test_loss(metrics[metrics.variant.isin(cells)])
-    wide = np.log(steps.pivot(index="seed", columns="variant", values="steps"))
-    ran = steps.assign(one=1.0).pivot(index="seed", columns="variant", values="one").dropna()
-    if wide.loc[ran.index].isna().any(axis=None):
-        words = (
-            f"{steps_of(steps, cells).note} The effects of size and projection on the steps need all runs."
-        )
+    measured = steps_of(to_test_loss(metrics[metrics.variant.isin(cells)]), cells)
+    values, ran = np.log(measured.frame), measured.last_steps.dropna().index
+    if values.loc[ran].isna().any(axis=None):
+        words = f"{measured.note} The effects of size and projection on the steps need all runs."
         raise Untestable(words, runs=len(ran))
-    return of_effects(-wide, majority.SIZE_AND_PROJECTION, "projection")
+    return Measured(two_by_two(-values, *majority.SIZE_AND_PROJECTION, "projection"))
 
 
 TESTS = {"parallel": parallel, "on_a_plane": on_a_plane}
 """The functions that entries of projection.yaml name under `test`."""
 
 _STEPS, _ACCURACY = f"steps to test loss {rules.TEST_LOSS}", "test accuracy at the last step"
-_DEVIATION, _BEST = "standard deviation of the attention scores", ", each run at its best rate"
-_LOSS, _CELLS = ("TEST_LOSS",), "small over LayerNorm's size, without over with projection"
+_EQUAL, _DEVIATION = "steps until attention is equal for good", "standard deviation of the attention scores"
+_BEST, _SHARE = ", each run at its best rate", "perplexity of attention over the number of classes"
 _AT_ONE = f"{_ACCURACY}, at a learning rate of {rules.ACCURATE_RATE:g}"
-_by = {by: partial(of_best_rates, by) for by in ("speed", "accuracy", "loss")}
+_COST = "accuracy of scaling only at the last step minus that of a variant"
+_CELLS = f"{_STEPS}, small over LayerNorm's size, without over with projection"
+_fastest, _most_accurate, _lowest = (partial(of_best_rates, by) for by in ("speed", "accuracy", "loss"))
+_to_equal = partial(majority.steps_to_equal_attention, share=rules.EQUAL)
 _share = partial(first_and_last, of_setting, "attention_share", np.positive)
-_deviation = {of: partial(first_and_last, of, "score_std", np.log) for of in (of_setting, _by["loss"])}
+_deviation, _at_lowest = (partial(first_and_last, of, "score_std", np.log) for of in (of_setting, _lowest))
 QUANTITIES = {
-    "steps": Quantity(partial(steps, of_setting, to_test_loss), RATIO, _STEPS, (), _LOSS),
+    "steps": Quantity(partial(steps, of_setting, to_test_loss), RATIO, _STEPS, (), ("TEST_LOSS",)),
     "steps_at_best_rates": Quantity(
-        partial(steps, _by["speed"], to_test_loss), RATIO, _STEPS + _BEST, (), _LOSS
+        partial(steps, _fastest, to_test_loss), RATIO, _STEPS + _BEST, (), ("TEST_LOSS",)
     ),
     "steps_to_equal_attention": Quantity(
-        partial(steps, of_setting, to_equal_attention),
-        RATIO,
-        "steps until attention is equal for good",
-        (),
-        ("EQUAL",),
+        partial(steps, of_setting, _to_equal), RATIO, _EQUAL, (), ("EQUAL",)
     ),
     "accuracy": Quantity(
         partial(accuracy, of_setting),
@@ -333,22 +324,17 @@ QUANTITIES = {
         (),
         ("ACCURACY_STEP",),
     ),
-    "accuracy_at_best_rates": Quantity(partial(accuracy, _by["accuracy"]), POINTS, _ACCURACY + _BEST),
+    "accuracy_at_best_rates": Quantity(partial(accuracy, _most_accurate), POINTS, _ACCURACY + _BEST),
     "accuracy_at_the_end": Quantity(partial(accuracy_at_the_end, of_setting), POINTS, _ACCURACY),
     "accuracy_at_one_rate": Quantity(
         partial(accuracy_at_the_end, of_rate), POINTS, _AT_ONE, (), ("ACCURATE_RATE",)
     ),
-    "score_deviation": Quantity(_deviation[of_setting], RATIO, _DEVIATION),
-    "score_deviation_at_best_rates": Quantity(_deviation[_by["loss"]], RATIO, _DEVIATION + _BEST),
-    "attention_share": Quantity(_share, "", "perplexity of attention over the number of classes"),
-    "cost_by_width": Quantity(
-        cost_by_width,
-        POINTS,
-        "accuracy of scaling only at the last step minus that of a variant",
-        ("layernorm, *", "projected_qk, *"),
-    ),
+    "score_deviation": Quantity(_deviation, RATIO, _DEVIATION),
+    "score_deviation_at_best_rates": Quantity(_at_lowest, RATIO, _DEVIATION + _BEST),
+    "attention_share": Quantity(_share, "", _SHARE),
+    "cost_by_width": Quantity(cost_by_width, POINTS, _COST, ("layernorm, *", "projected_qk, *")),
     "size_and_projection": Quantity(
-        size_and_projection, RATIO, f"{_STEPS}, {_CELLS}", ("size", "projection", "interaction"), _LOSS
+        size_and_projection, RATIO, _CELLS, ("size", "projection", "interaction"), ("TEST_LOSS",)
     ),
 }
 """The quantities of the majority task that entries name."""

@@ -11,16 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.estimate import (
-    NOTHING,
-    Estimate,
-    log_ratio,
-    percent_over_seeds,
-    two_by_two,
-)
-from layernorm_roles.evidence.analysis.order import legend_order
+from layernorm_roles.evidence.analysis.estimate import NOTHING, Estimate, log_ratio, percent_over_seeds
 from layernorm_roles.evidence.claims.comparison import Untestable
-from layernorm_roles.evidence.legends import LEGENDS
+from layernorm_roles.evidence.legends import LEGENDS, legend_order
 
 BEFORE_TRAINING, UNIGRAM = "untrained ", "unigram"
 """How the names of columns begin that are about models before training; the column of the tokens' frequencies."""
@@ -154,12 +147,6 @@ def steps_of(runs: pd.DataFrame, variants: Sequence[str], least_pairs: int = 2) 
         runs.pivot(index="seed", columns="variant", values=name) for name in ("steps", "last_step")
     )
     return Measured(steps, last_steps=last, least_pairs=least_pairs, note=note if of_each else "")
-
-
-def of_effects(values: pd.DataFrame, cells: tuple[tuple[str, str], tuple[str, str]], other: str) -> Measured:
-    """Effects of size and of another factor on `values`, and their interaction, as `estimate.two_by_two` has them."""
-    effects = two_by_two(values, *cells)
-    return Measured(pd.DataFrame(dict(zip(("size", other, "interaction"), effects, strict=True))))
 
 
 class Quantity(NamedTuple):
