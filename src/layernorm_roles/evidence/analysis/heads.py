@@ -25,11 +25,8 @@ def narrower(keys: pd.DataFrame, model: str) -> dict[int, str]:
     if model not in sizes.index or model not in widths.index:
         return {}
     alike = sizes.index[(sizes == sizes.loc[model]).all(axis=1)].intersection(widths.index, sort=False)
-    found: dict[int, str] = {}
-    for name in alike:
-        if widths[name] < widths[model]:
-            found.setdefault(int(widths[name]), name)
-    return dict(sorted(found.items()))
+    narrow = widths[alike][lambda d: d < widths[model]].drop_duplicates().sort_values()
+    return {int(d): name for name, d in narrow.items()}
 
 
 def by_width(keys: pd.DataFrame) -> pd.DataFrame:

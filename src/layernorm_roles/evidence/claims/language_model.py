@@ -21,6 +21,7 @@ import pandas as pd
 from layernorm_roles.evidence.analysis import language_model as models
 from layernorm_roles.evidence.analysis.estimate import Estimate, span, two_by_two
 from layernorm_roles.evidence.analysis.heads import gaussian_percent, narrower
+from layernorm_roles.evidence.analysis.majority import arrivals
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.comparison import (
     RATIO,
@@ -200,7 +201,9 @@ def _largest_rates(runs: pd.DataFrame) -> Iterator[Comparison]:
 def steps_to_attention(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
     """Steps until a run is the share TRAINS of the way from the loss without attention down to LayerNorm's."""
     loss = scale_of_attention(tables, model).learnt(rules.TRAINS)
-    runs = models.steps_to_attend(tables[LOSSES], model, loss)
+    own = tables[LOSSES][tables[LOSSES].model == model]
+    run = ["variant", "seed", "base_learning_rate"]
+    runs = arrivals(own[own.steps == own.steps.max()], run, "valid_loss", loss)
     if runs.base_learning_rate.nunique() > 1:
         raise Untestable(f"The runs of {model} have several learning rates; the claim is about one.")
     if lacking := [variant for variant in variants if variant not in set(runs.variant)]:
