@@ -8,11 +8,9 @@ from judging import OURS, verdict_on
 from pytest import approx
 from scipy import stats
 
-BY_MODEL = {"": "gpt", "_bytes": "gpt_bytes"}
+PAPER_RATE = "gpt_paper_rate"
+BY_MODEL = {"": "gpt", "_bytes": "gpt_bytes", "_paper_rate": PAPER_RATE}
 """The model that a claim is about, by the end of the claim's name."""
-
-AT_BEST = {"gpt": "gpt_rates", "gpt_bytes": "bytes_rates"}
-"""The model with several learning rates that belongs to a model with one."""
 
 VARIANTS = {"none": 0.0, "scale": 0.0, "layernorm_qk": 0.0}
 
@@ -24,7 +22,7 @@ def on(name: str, shares=None, undecided=None, model="gpt", texts="long", losses
     """
     losses = worlds.losses(0.05, model=model, more=VARIANTS) if losses is None else losses
     if best is not None:
-        losses = pd.concat([losses, worlds.losses(best, model=AT_BEST[model], spread=0.002)])
+        losses = pd.concat([losses, worlds.losses(best, model="gpt_rates", spread=0.002)])
     tables = {"language_model_metrics": losses}
     if shares is not None:
         own = with_causal(worlds.keys(shares, model, texts, undecided=undecided, **options))
@@ -48,7 +46,7 @@ def with_causal(keys: pd.DataFrame, share: float = 0.9) -> pd.DataFrame:
 # What attention is worth
 
 
-@pytest.mark.parametrize("end", BY_MODEL)
+@pytest.mark.parametrize("end", ["", "_bytes"])
 @pytest.mark.parametrize(
     ("worth", "unigram", "spread", "words", "bytes_"),
     [
@@ -68,18 +66,15 @@ def test_what_attention_is_worth(end, worth, unigram, spread, words, bytes_):
 
 
 def attention_input(without, with_scaling, untrained=None):
-    places = [
-        ("projection", "after_norm", without),
-        ("layernorm", "after_norm", with_scaling),
-        ("layernorm", "before_norm", without),
-        ("layernorm_qk", "after_norm", with_scaling),
-        ("none", "after_norm", without),
-    ]
-    return {
-        (variant, checkpoint, site): without if untrained is None or checkpoint == "final" else untrained
-        for variant, site, without in places
-        for checkpoint in ("initial", "final")
-    } | {("layernorm", "initial", "after_norm"): with_scaling}
+    """Shares of unselectable keys, before training those of after training where `untrained` does not say others."""
+    shares = {(variant, "final", "after_norm"): without for variant in ("projection", "none")}
+    shares |= {("layernorm", "final", "before_norm"): without}
+    shares |= {(variant, "final", "after_norm"): with_scaling for variant in ("layernorm", "layernorm_qk")}
+    first = {
+        (variant, "initial", site): share if untrained is None else untrained
+        for (variant, _, site), share in shares.items()
+    }
+    return shares | first | {("layernorm", "initial", "after_norm"): with_scaling}
 
 
 HEADS = {
@@ -139,8 +134,7 @@ def test_every_layer_is_held_against_the_paper_s_number_for_it(
     table, end, without, with_scaling, untrained, expected
 ):
     shares = attention_input(without, with_scaling, untrained)
-    model = {"_paper_rate": PAPER_RATE}.get(end) or BY_MODEL[end]
-    verdict, row = on(table + end, shares, model=model)
+    verdict, row = on(table + end, shares, model=BY_MODEL[end])
     assert verdict == (OURS.get(expected, expected) if end else expected)
     assert row.reported == approx(np.mean(PAPER[table]))
     assert row.control_measured == approx(100 * untrained * 1.02, abs=0.2)
@@ -185,7 +179,6 @@ def test_the_heads_are_judged_among_the_keys_that_a_query_sees():
 
 # Figure 4, at the paper's learning rate and at a larger one
 
-PAPER_RATE = "gpt_paper_rate"
 SMALL = {"projection_grown": 0.0, "layernorm_shrunk": 0.05, "shrunk_qk": 0.05, "shrunk_v": 0.0}
 
 
@@ -290,28 +283,6 @@ def test_without_a_worth_of_attention_there_is_no_gap_to_explain_and_scattered_s
     assert "No verdict, because no_attention minus layernorm is not known to be more than 0." in row.reason
     verdict, row = at_the_paper_rate("gap_is_attention", spread=0.02)
     assert verdict == "not tested" and row.rows["no_attention minus layernorm"].met
-
-
-def test_the_largest_gap_and_what_is_left_of_attention_are_shown_beside():
-    """In the middle of training the gaps are twice as large."""
-    last, middle = (
-        worlds.losses(gap, seeds=4, model=PAPER_RATE, worth=gap, more=SMALL) for gap in (0.05, 0.1)
-    )
-    middle = middle[middle.step > 0].assign(step=500)
-    run = {"model": PAPER_RATE, "seed": (0, 1), "variant": ("layernorm", "projection"), "step": (500, 1000)}
-    table = worlds.combinations(**run, layer=(1, None)).assign(steps=1000)
-    layernorm = (table.variant == "layernorm") & table.layer.isna() & (table.step == 1000)
-    table = table.assign(mean_kept_worth=0.01, zero_scores_worth=0.02, valid_loss=1.0)
-    table.loc[layernorm, ["mean_kept_worth", "zero_scores_worth"]] = 0.08, 0.09
-    losses = pd.concat([last, middle])
-    row = verdict_on("gap_is_attention", language_model_metrics=losses, language_model_attention=table)[1]
-    claim_rows = {(each.comparison, each.statistic): each for each in row.all_rows}
-    at_largest = "validation loss at the step of the largest gap"
-    assert claim_rows["no_attention minus layernorm", at_largest].estimate == approx(0.1, abs=0.003)
-    assert "The mean gap is largest at step 500." in row.reason
-    kept = "loss added by what attention gives on average"
-    assert claim_rows["layernorm", kept].estimate == 0.08 and claim_rows["projection", kept].estimate == 0.01
-    assert claim_rows["layernorm", "loss added by scores that are 0"].estimate == 0.09
 
 
 def looks(**worth):

@@ -41,7 +41,7 @@ GEOMETRY = "Untrained models pass this test, too: it shows what geometry gives, 
 
 
 def _function(test: Mapping[str, Any]) -> Callable[..., Outcome]:
-    """The function of TESTS that a claim names, with its arguments; ValueError for unknown ones."""
+    """Return the function of TESTS that a claim names, with its arguments; ValueError for unknown ones."""
     names = {key: value for key, value in test.items() if key != "function"}
     numbers = {key: comparing.number(value) for key, value in names.items() if str(value).isupper()}
     function = TESTS[one_of(TESTS, test.get("function"), "function")]
@@ -151,7 +151,7 @@ class Claim(BaseModel):
         return "other documents" if self.part == "documents" else "exploratory"
 
     def judge(self, tables: Tables) -> Outcome:
-        """The outcome of the test on `tables`, without comparisons if they lack what the test needs."""
+        """Return the outcome of the test on `tables`, which has no comparisons if they lack what the test needs."""
         try:
             if missing := [name for name in self.tables if name not in tables]:
                 raise Untestable(f"This run has no {' and no '.join(missing)}.parquet.")
@@ -166,7 +166,7 @@ class Claim(BaseModel):
             return Outcome((), str(lack), runs=lack.runs)
 
     def verdict(self, outcome: Outcome) -> Verdict:
-        """The verdict that the comparisons make: for claims of the paper by the first table of `rules`."""
+        """Return the verdict that the comparisons make, by the first table of `rules` if the claim is the paper's."""
         if outcome.not_trained or not outcome.comparisons:
             return Verdict.NOT_TESTED
         parts, cause = outcome.findings()
@@ -176,7 +176,7 @@ class Claim(BaseModel):
         return verdict if self.of_paper else rules.OUR_WORDS.get(verdict, verdict)
 
     def row(self, outcome: Outcome, tables: Tables) -> dict[str, Any]:
-        """The row of table `claims`, but for the columns that need the hash of the rule or the other claims."""
+        """Return the row of table `claims`, but for the columns that need the hash of the rule or the other claims."""
         nothing = Comparison("", NOTHING, outcome.runs)
         first = (*outcome.comparisons, nothing)[0]
         controls = (row for row in outcome.comparisons if (row.role, row.unit) == ("control", first.unit))
@@ -202,7 +202,7 @@ class Claim(BaseModel):
     def corrected(
         self, row: Mapping[str, Any], outcome: Outcome, p_holm: float, family: int
     ) -> dict[str, Any]:
-        """The row of a primary claim with `p_holm`, its p-value with Holm's correction for `family` primary claims.
+        """Return the row with `p_holm`, the claim's p-value with Holm's correction for `family` primary claims.
 
         A verdict that rests on effects which the correction leaves open is not tested.
         """
@@ -215,7 +215,7 @@ class Claim(BaseModel):
         return {**row, "p_holm": p_holm, **verdict}
 
     def comparisons(self, outcome: Outcome) -> Iterator[dict[str, Any]]:
-        """The rows of table `comparisons`."""
+        """Yield the claim's rows of table `comparisons`."""
         for place, row in enumerate(outcome.comparisons, start=1):
             yield {
                 "claim": self.name,
@@ -232,7 +232,7 @@ class Claim(BaseModel):
 
 
 def _numbers(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The test as the entry has it, and the values of the thresholds and reported numbers that the test names."""
+    """Return the test as the YAML file has it, and the values of the thresholds and reported numbers that it names."""
     tested = {
         key: entry[key] for key in ("compare", "quantity", "test", "gate", "reported") if entry.get(key)
     }
@@ -244,7 +244,7 @@ def _numbers(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def claims() -> Iterator[Claim]:
-    """All claims, in the order of the page; ValueError, naming file, claim and key, for an entry that is wrong."""
+    """Yield all claims, in the order of the page; ValueError, naming file, claim and key, for one that is wrong."""
     for module in comparing.MODULES:
         file = Path(module.__file__).with_suffix(".yaml")
         parts = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
@@ -257,7 +257,7 @@ def claims() -> Iterator[Claim]:
 
 
 def _with_others(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """An entry, and those that its key `again` derives from it."""
+    """Yield an entry of a YAML file, and those that its key `again` derives from it."""
     further = entry.pop("again", [])
     yield entry
     for changes in further:

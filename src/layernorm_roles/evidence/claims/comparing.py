@@ -38,7 +38,7 @@ PASSING = {BEFORE_TRAINING: UNTRAINED, "without norm ": "the same heads without 
 
 
 def one_of(known: Collection[Any], name: Any, what: str) -> Any:
-    """The `name` itself; ValueError, which says what is unknown, if it is not among the `known` ones."""
+    """Return `name`; raise ValueError, which says what is unknown, if it is not among the `known` ones."""
     if name not in known:
         raise ValueError(f"unknown {what} {name!r}; expected one of {', '.join(map(str, known))}")
     return name
@@ -49,7 +49,7 @@ def one_of(known: Collection[Any], name: Any, what: str) -> Any:
 
 @cache
 def reported_numbers() -> dict[str, Any]:
-    """The effects that the paper reports, by the names that entries give them; a list has a number a layer."""
+    """Return the effects that the paper reports, by the names that claims give them, or a list of one a layer."""
     small, models = reported()["majority"], reported()["language_model"]
     with_projection, without = (small[v]["test_accuracy"][rules.ACCURACY_STEP] for v in PAPER_PROJECTION)
     gaps = {
@@ -68,7 +68,7 @@ def reported_numbers() -> dict[str, Any]:
 
 
 def number(given: Any) -> Any:
-    """The number that an entry gives: as such, by a name, or as a product of some; a list has a number a layer.
+    """Return the number that a claim gives as such, by its name, or as a product such as "0.5 accuracy_gap".
 
     ValueError for an unknown name.
     """
@@ -89,7 +89,7 @@ Number = Annotated[Any, BeforeValidator(number)]
 
 
 class Request(BaseModel):
-    """A comparison that an entry asks for; where a name ends in *, one of each column that it stands for."""
+    """A comparison that a claim asks for: of each column that the name stands for, where that has a * for any text."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -148,7 +148,7 @@ class Request(BaseModel):
         return (*self.names, *(self.less[1:] if self.less else ()))
 
     def question(self, column: str) -> Question | None:
-        """What is asked of a column, with the number of its layer; None if nothing is asked."""
+        """Return what is asked of a column, with the number of its layer if each has one; None if nothing is."""
         if self.asked is None:
             return None
         by_layer = isinstance(self.number, list)
@@ -156,7 +156,7 @@ class Request(BaseModel):
         return ask(self.asked, bound, self.quantity.unit)
 
     def comparison(self, columns: Sequence[str], **measured: Any) -> Comparison:
-        """The comparison of the columns, with what was `measured` of them; NOTHING if that is left out."""
+        """Return the comparison of columns, with what was `measured` of them; if that is left out nothing was."""
         than = " over " if self.quantity.unit == RATIO else " minus "
         words = than.join(columns) + (f", {self.of}" if self.elsewhere else "")
         if self.less:
@@ -168,7 +168,7 @@ class Request(BaseModel):
         )
 
     def comparisons(self, measured: Measured, beginning: str = "") -> Iterator[Comparison]:
-        """The comparisons of the columns whose names have this beginning; Untestable without columns or seeds.
+        """Yield the comparisons of the columns whose names have this beginning; Untestable without columns or seeds.
 
         Those with a beginning count in no part of the verdict.
         """
@@ -190,7 +190,7 @@ class Request(BaseModel):
 
 
 def compare(requests: Sequence[Request], reported: Any, tables: Tables) -> Outcome:
-    """The outcome of the comparisons of an entry; `reported` is a number or, for a table of the paper, one a layer.
+    """Return the outcome of the comparisons that a claim asks for; `reported` is a number or, of a table, one a layer.
 
     The columns of a place that may not be lacking are measured together, and those that may be with them.
     """

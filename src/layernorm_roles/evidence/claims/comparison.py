@@ -90,7 +90,7 @@ ASKED = {
 
 
 def ask(kind: str, number: float = 1.0, unit: str = "") -> Question:
-    """The question of ASKED called `kind`, about a number in the unit of the estimate."""
+    """Return the question of ASKED called `kind` about a number, which is in the unit of the estimate."""
     question = ASKED[kind]
     asked = question.share * (np.log(number) if unit == RATIO else number)
     written = np.exp(asked) if unit == RATIO else asked
@@ -144,7 +144,7 @@ class Comparison:
         return None if self.finding in (None, Finding.UNDECIDED) else self.finding == Finding.SEEN
 
     def shown(self, *columns: str) -> dict[str, float]:
-        """The estimate and the ends of its interval, in its unit, under the names of three columns."""
+        """Return the estimate and the ends of its interval, in its unit, under the names of three columns."""
         estimate = self.estimate.map(np.exp) if self.unit == RATIO else self.estimate
         return dict(zip(columns, estimate, strict=True))
 
@@ -180,7 +180,7 @@ class Outcome:
         return float(np.max([p_value(row.estimate, row.n_runs or 0) for row in rows] or np.nan))
 
     def findings(self) -> tuple[list[Finding], Finding]:
-        """The findings of the parts of the verdict, and that of its CAUSE, which is seen if nothing is asked of it."""
+        """Return the findings of the parts of the verdict, and that of its CAUSE: seen if nothing is asked of it."""
         parts = {row.counts_in for row in self.comparisons} - {None, CAUSE}
         *of_parts, of_cause = (
             all_of(*(row.finding for row in self.comparisons if row.counts_in == part))
@@ -190,5 +190,5 @@ class Outcome:
 
 
 def sentences(*texts: str) -> str:
-    """The texts that are not empty, with spaces between them."""
+    """Return the texts that are not empty as one text, with spaces between them."""
     return " ".join(filter(None, texts))

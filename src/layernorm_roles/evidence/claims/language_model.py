@@ -55,7 +55,7 @@ PER_CENT, POINTS, NATS = " %", " points", " nats"
 
 
 def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()) -> Measured:
-    """A loss of a language model at the end, in nats per token: a row a seed, a column a variant and a baseline.
+    """Return a loss of a language model at the end, in nats per token: a row a seed, a column a variant and a baseline.
 
     The baselines are the model without attention, of equal seeds or, for a model of BASELINES, in the mean, and the
     frequencies of tokens (`UNIGRAM`). Beside them stand the losses before training. Untestable if one of `variants` is
@@ -79,7 +79,7 @@ def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()
 
 
 def at_the_largest_gap(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Validation losses at the step at which the mean of projection minus layernorm is largest, by variant."""
+    """Return the validation losses by variant at the step at which projection minus layernorm has its largest mean."""
     own = tables[LOSSES][tables[LOSSES].model == model]
     wide = own.pivot(index=["step", "seed"], columns="variant", values="valid_loss")
     step = int((wide.projection - wide.layernorm).groupby("step").mean().idxmax())
@@ -87,13 +87,13 @@ def at_the_largest_gap(tables: Tables, model: str, variants: Sequence[str]) -> M
 
 
 def size_and_scaling(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """What a small size, and leaving scaling out, add to the validation loss at the end: effects of `two_by_two`."""
+    """Return what a small input of attention, and leaving scaling out, add to the final validation loss, by seed."""
     frame = losses("valid_loss", tables, model, [*chain(*models.SIZE_AND_SCALING)]).frame
     return Measured(two_by_two(-frame, *models.SIZE_AND_SCALING, "scaling"))
 
 
 def of_attention(column: str, tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """A column of language_model_attention on the whole model at the end, in nats per token, by variant.
+    """Return a column of language_model_attention, of whole models at the end, in nats per token, by seed and variant.
 
     Variants of a single seed are left out.
     """
@@ -108,7 +108,7 @@ def of_attention(column: str, tables: Tables, model: str, variants: Sequence[str
 
 
 def baselines(tables: Tables, model: str, variant: str) -> Iterator[Comparison]:
-    """By how many nats per token a trained variant is better than two baselines, each to be more than 0.
+    """Yield by how many nats per token a trained variant is better than two baselines, each to be more than 0.
 
     The baselines are the model whose layers have no attention, and the frequencies of the training tokens, which a task
     of labels lacks. The number of a baseline with fewer than two equal seeds is NaN.
@@ -124,7 +124,7 @@ def baselines(tables: Tables, model: str, variant: str) -> Iterator[Comparison]:
 def gated(
     outcome: Outcome, tables: Tables, model: str, keys_of: Sequence[str] = (), losses_of: Sequence[str] = ()
 ) -> Outcome:
-    """The outcome of a test on trained models, which has no verdict unless they are clearly better than both baselines.
+    """Return the outcome of a test without a verdict unless the trained models are clearly better than both baselines.
 
     That must be so of all variants `keys_of` whose keys were looked at, and of one at least of those whose losses were
     compared, `losses_of`.
@@ -142,7 +142,7 @@ def gated(
 
 
 def scale_of_attention(tables: Tables, model: str) -> models.Attention:
-    """What attention is worth in `model`; Untestable where that is not known, or nothing."""
+    """Return what attention is worth in a language model; raise Untestable where that is not known, or nothing."""
     scale = models.attention(tables[LOSSES], model)
     if not scale.worth > 0:
         known = "is worth nothing" if pd.notna(scale.worth) else "is not known to be worth anything"
@@ -152,7 +152,7 @@ def scale_of_attention(tables: Tables, model: str) -> models.Attention:
 
 
 def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcome:
-    """Whether models with scaling train at larger learning rates: the ratio of the largest rates, by seed.
+    """Test whether models with scaling train at larger learning rates, by the ratio of the largest rates of each seed.
 
     A run trains if it ends the share `trains` of the way from one loss down to another. With `down_to` "no_attention"
     these are the loss of the tokens' frequencies and the one without attention; with "layernorm" the one without
@@ -189,7 +189,7 @@ def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcom
 
 
 def _largest_rates(runs: pd.DataFrame) -> Iterator[Comparison]:
-    """The largest learning rate at which all runs of each variant train, 0 for none."""
+    """Yield, for each variant, the largest learning rate at which all of its runs train, 0 for none."""
     words = "largest of the rates tried at which all seeds train"
     train = runs.groupby(["variant", "base_learning_rate"], as_index=False).trains.all()
     largest = train.base_learning_rate.where(train.trains, 0.0).groupby(train.variant).max()
@@ -199,7 +199,7 @@ def _largest_rates(runs: pd.DataFrame) -> Iterator[Comparison]:
 
 
 def steps_to_attention(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Steps until a run is the share TRAINS of the way from the loss without attention down to LayerNorm's."""
+    """Return the steps until runs are the share TRAINS of the way from the loss without attention to LayerNorm's."""
     loss = scale_of_attention(tables, model).learnt(rules.TRAINS)
     own = tables[LOSSES][tables[LOSSES].model == model]
     run = ["variant", "seed", "base_learning_rate"]
@@ -235,7 +235,7 @@ def of_place(
 
 
 def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Per cent of unselectable keys of a variant at a site, by layer and in the mean, after training and before.
+    """Return, for each seed, the per cent of unselectable keys of variants at sites, after training and before.
 
     A column is named "<variant> <site>" for the mean, with ", layer 1" and so on for a layer. As many Gaussian keys as
     those of a variant and site are in the column "Gaussian keys, <variant> <site>". Sites are those of the table
@@ -263,7 +263,7 @@ def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str])
 
 
 def with_unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Per cent of the sentences with an unselectable key at the attention input in some layer, by variant."""
+    """Return, for each seed, the per cent of sentences with an unselectable key at the input of some attention."""
     percents = {}
     for variant in columns:
         for before, rows in of_place(tables, model, variant, "after_norm", "sentences"):
@@ -279,7 +279,7 @@ IN_HEADS = "keys unselectable in the heads, mean over layers and heads"
 
 
 def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
-    """The outcome for whether trained heads have about as many unselectable keys as equally many Gaussian keys have.
+    """Test whether trained heads have about as many unselectable keys as equally many Gaussian keys have.
 
     Each width of heads below that of the model named `model` is judged by `of_width`.
     """
@@ -306,7 +306,7 @@ def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
 
 
 def beyond_gaussian(heads: Mapping[int, Measured], before: str, role: Role) -> Comparison:
-    """By how many points more keys are unselectable in the heads than Gaussian keys, in the mean over the widths."""
+    """Return by how many percentage points more keys of heads are unselectable than Gaussian keys, mean over widths."""
     beyond = {d: own.frame[before + HEAD] - own.frame[GAUSSIAN + HEAD].iloc[0] for d, own in heads.items()}
     points = enough(pd.DataFrame(beyond).dropna().mean(axis=1), "every width of heads")
     words = "heads minus Gaussian keys, mean over widths" + ", before training" * bool(before)
@@ -314,7 +314,7 @@ def beyond_gaussian(heads: Mapping[int, Measured], before: str, role: Role) -> C
 
 
 def _among_keys_before(tables: Tables, widths: dict[int, str]) -> Iterator[Comparison]:
-    """Per cent of the keys that are unselectable in the heads of each width among the keys before them."""
+    """Yield, for each width of heads, the per cent of keys that are unselectable among those up to their position."""
     for d, name in widths.items():
         try:
             own = unselectable("long", tables, name, [HEAD + CAUSAL]).frame
@@ -327,7 +327,7 @@ def _among_keys_before(tables: Tables, widths: dict[int, str]) -> Iterator[Compa
 
 
 def of_width(d: int, heads: Measured, column: str, zero: float) -> Comparison:
-    """Whether heads have at least half as many unselectable keys as Gaussian keys, and at most twice as many.
+    """Compare the unselectable keys of heads with Gaussian keys': at least half as many are asked, and at most twice.
 
     Where Gaussian keys have at most `zero` per cent there is no least number, and `zero` is the most in any case.
     Undecided keys count as unselectable where it is asked whether there are too many.

@@ -53,7 +53,7 @@ DEGREES, POINTS = "°", " points"
 def of_experiment(
     table: pd.DataFrame, experiment: str, *variants: str, single: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """The rows of an experiment; Untestable if it, or one of `variants`, is missing, or a column `single` varies."""
+    """Return the rows of an experiment; Untestable if it or a variant is missing, or a column of `single` varies."""
     part = table[table.experiment == experiment]
     if part.empty:
         raise Untestable(f"The run has no experiment {experiment}.")
@@ -70,7 +70,7 @@ of_setting = partial(of_experiment, single=("d_model", "base_learning_rate"))
 
 
 def of_rate(table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
-    """The runs of an experiment at the learning rate ACCURATE_RATE; Untestable if it has none, or several widths."""
+    """Return the runs of an experiment at the rate ACCURATE_RATE; Untestable if it has none, or several widths."""
     part = of_experiment(table, experiment, *variants, single=["d_model"])
     part = part[part.base_learning_rate == rules.ACCURATE_RATE]
     if part.empty:
@@ -79,7 +79,7 @@ def of_rate(table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFram
 
 
 def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
-    """The runs of `variants` at the rate that the other half of the seeds chooses; Untestable if it ends the grid.
+    """Return the runs of `variants` at the rates that the other seeds choose; Untestable if one is an end of the grid.
 
     `by` says by what a rate is the best one. If layernorm_small is there, it is among them, and no reason for
     Untestable.
@@ -108,22 +108,22 @@ to_test_loss = partial(majority.steps_to_reach, thresholds=[rules.TEST_LOSS])
 
 
 def by_variant(metrics: pd.DataFrame, column: str, step: int) -> pd.DataFrame:
-    """The values of `column` of majority_metrics at one step: a row a seed, a column a variant."""
+    """Return a column of majority_metrics at one step as a table with a row a seed and a column a variant."""
     return metrics[metrics.step == step].pivot(index="seed", columns="variant", values=column)
 
 
 def final_accuracy(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Test accuracy at the last step in per cent, 0 for a run that was lost: a row a seed, a column a variant."""
+    """Return the final test accuracy in per cent, 0 for a run that was lost: a row a seed, a column a variant."""
     return 100 * majority.last_rows(metrics).pivot(index="seed", columns="variant", values="test_accuracy")
 
 
 def steps(select: Select, count: Callable, tables: Tables, of: str, variants: Sequence[str]) -> Measured:
-    """Steps of the runs of an experiment to what `count`, a function of `analysis.majority`, counts them to."""
+    """Return the steps that the runs of an experiment take, as `count`, a function of `analysis.majority`, has them."""
     return steps_of(count(select(tables[METRICS], of, *variants)), variants)
 
 
 def accuracy(select: Select, tables: Tables, experiment: str, variants: Sequence[str]) -> Measured:
-    """Test accuracy in per cent at ACCURACY_STEP; where rates are chosen, whose runs are shorter, at the last step."""
+    """Return the test accuracy in per cent at ACCURACY_STEP, or at the end where rates are chosen (shorter runs)."""
     metrics = select(tables[METRICS], experiment, *variants)
     step = rules.ACCURACY_STEP if select is of_setting else int(metrics.step.max())
     values = 100 * by_variant(metrics, "test_accuracy", step)
@@ -133,14 +133,14 @@ def accuracy(select: Select, tables: Tables, experiment: str, variants: Sequence
 
 
 def accuracy_at_the_end(select: Select, tables: Tables, experiment: str, variants: Sequence[str]) -> Measured:
-    """Test accuracy in per cent at the last step; 0 for a run that was lost."""
+    """Return the final test accuracy in per cent of the runs that `select` chooses; 0 for a run that was lost."""
     return Measured(final_accuracy(select(tables[METRICS], experiment, *variants)))
 
 
 def first_and_last(
     select: Select, column: str, change: Callable, tables: Tables, experiment: str, variants: Sequence[str]
 ) -> Measured:
-    """A column of majority_metrics, changed by a function, at the last step and before training."""
+    """Return a column of majority_metrics at the last step and before training, as the function `change` makes it."""
     metrics = select(tables[METRICS], experiment, *variants)
     first, last = (change(by_variant(metrics, column, step)) for step in (0, int(metrics.step.max())))
     if first.empty:
@@ -154,7 +154,7 @@ RANDOM = "a random direction"
 
 
 def minus(values: pd.DataFrame, high: str, low: str, **fields: Any) -> Comparison:
-    """The comparison of two columns in degrees, a row a seed; `fields` are others of `comparison.Comparison`."""
+    """Return the comparison of two columns of angles, a row a seed; `fields` are further ones of `Comparison`."""
     estimate, n, _ = Measured(values).estimate(high, low)
     return Comparison(
         **{"words": f"{high} minus {low}", "unit": DEGREES} | fields, estimate=estimate, n_runs=n
@@ -162,7 +162,7 @@ def minus(values: pd.DataFrame, high: str, low: str, **fields: Any) -> Compariso
 
 
 def step_of_paper(metrics: pd.DataFrame, quantity: str) -> int:
-    """The last step for which the paper gives `quantity` with and without projection and the runs have a row."""
+    """Return the last step for which the paper gives `quantity` with and without projection and the runs have rows."""
     paper = [reported()["majority"][variant][quantity] for variant in PAPER_PROJECTION]
     steps = [step for step in sorted(set(paper[0]) & set(paper[1])) if (metrics.step == step).any()]
     if not steps:
@@ -174,7 +174,7 @@ def step_of_paper(metrics: pd.DataFrame, quantity: str) -> int:
 
 
 def parallel(tables: Tables, experiment: str) -> Outcome:
-    """Figure 2b: the mean angle between queries and the ones vector, without projection minus with it.
+    """Test Figure 2b: compare the mean angle between queries and the ones vector without projection and with it.
 
     Keys that were projected have no part along the ones vector, and a score does not see that part of a query. So both
     parts of the query are judged beside the angle: turning would be a growth of the part along the ones vector.
@@ -224,7 +224,7 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
 
 
 def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Outcome:
-    """Figures 1a and 1b: whether the keys lie on a plane, and how far the queries are from its normal.
+    """Test Figures 1a and 1b: whether the keys lie on a plane, and how far the queries are from its normal.
 
     Keys lie on a plane if their smallest singular value is at most `flat` of the largest. With a bias the plane of
     LayerNorm's outputs need not contain the origin, so `layernorm_affine` is tested on centred keys.
@@ -263,7 +263,7 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
 
 
 def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
-    """Percentage points by which scaling only is more accurate at the last step, at the ends of the widths."""
+    """Return by how many percentage points scaling only is more accurate in the end, at the least and largest width."""
     compared = ("layernorm", "scale", "projected_qk")
     metrics = of_experiment(tables[METRICS], experiment, *compared, single=["base_learning_rate"])
     accuracies = {int(d): final_accuracy(part) for d, part in metrics.groupby("d_model")}
@@ -285,7 +285,9 @@ WHERE = ("narrowest", "widest", "narrowest minus widest", "mean over widths")
 
 
 def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
-    """Logarithms of how many times the steps are that a d times smaller input needs, and one without projection."""
+    """Return, for each seed, the logarithms of the ratios of steps with a d times smaller attention input over those
+    without, and without projection over those with it, and their interaction.
+    """
     cells = [*chain(*majority.SIZE_AND_PROJECTION)]
     metrics = of_setting(tables[METRICS], experiment, *cells)
     measured = steps_of(to_test_loss(metrics[metrics.variant.isin(cells)]), cells)

@@ -30,7 +30,7 @@ class Known(NamedTuple):
 
     @classmethod
     def range_over(cls, values: pd.Series, n: int = 1) -> "Known":
-        """The largest value, with the range of the values in place of an interval, where nothing is random."""
+        """Return the largest value, with the range of the values in place of an interval, where nothing is random."""
         return cls(Estimate(float(values.max()), float(values.min()), float(values.max())), n)
 
 
@@ -57,14 +57,14 @@ class Measured:
     """A sentence on sizes without which the statement of a claim cannot be read."""
 
     def columns(self, name: str) -> list[str]:
-        """The columns that a name stands for, where * stands for any text; Untestable if there are none."""
+        """Return the columns that a name, with * for any text, stands for; raise Untestable if there are none."""
         columns = [column for column in (*self.frame, *self.known) if fnmatchcase(column, name)]
         if not columns:
             raise Untestable(f"The run has no {self.what}{name.removesuffix(' *')}.")
         return columns
 
     def estimate(self, *names: str, less: tuple[float, str, str] | None = None) -> Known:
-        """The mean of a column or of the difference of two, less a multiple of the difference of two others.
+        """Return the mean of a column, or of the difference of two, less a multiple of the difference of two others.
 
         Where values are steps it is the logarithm of the ratio of two columns. Untestable with fewer than two seeds.
         """
@@ -80,7 +80,7 @@ class Measured:
         return Known(self._mean(values, names[0]), len(values), worst)
 
     def counted(self, name: str, estimate: Estimate) -> str:
-        """The number of cases behind 0 or 100 per cent, as in "0 of 147,456"; empty for other per cents."""
+        """Return the number of cases behind 0 or 100 per cent, as in "0 of 147,456"; empty for other per cents."""
         if name not in self.cases or estimate.mean not in (0, 100):
             return ""
         return f"{self.cases[name] if estimate.mean else 0:,} of {self.cases[name]:,}"
@@ -110,7 +110,7 @@ class Measured:
 
 
 def enough(values: pd.Series, what: str) -> pd.Series:
-    """The values, of which there is one a seed; Untestable, naming `what`, with fewer than two seeds."""
+    """Return the values, of which there is one a seed; raise Untestable, naming `what`, if there are fewer than two."""
     if len(values) < 2:
         count = f"only {len(values)} seed" if len(values) else "no run"
         raise Untestable(f"The run has {count} of {what}: no interval over seeds.")
@@ -132,7 +132,7 @@ def refuse_rate_at_grid_end(at_end: pd.Series, rates: pd.Series, what: str) -> N
 
 
 def steps_of(runs: pd.DataFrame, variants: Sequence[str], least_pairs: int = 2) -> Measured:
-    """Steps by variant, with a note about the runs of `variants` that do not reach what steps are counted to.
+    """Return steps by seed and variant, with a note on the runs of `variants` that do not get to what ends the count.
 
     `runs` has a row a run, with the columns variant, seed, steps (NaN if it is not reached) and last_step.
     """
