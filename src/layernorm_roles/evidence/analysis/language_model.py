@@ -242,12 +242,8 @@ def token_shares(tokens: pd.DataFrame) -> pd.DataFrame:
     Columns token, occurrences (in all sentences, layers and seeds), initial_percent and final_percent (of the
     occurrences, before training and after); the tokens that are unselectable most often come first.
     """
-    counts = (
-        without_scaling(tokens)
-        .groupby(["token", "checkpoint"])
-        .unselectable.agg(["size", "mean"])
-        .unstack("checkpoint")
-    )
+    groups = without_scaling(tokens).groupby(["token", "checkpoint"]).unselectable
+    counts = groups.agg(["size", "mean"]).unstack("checkpoint")
     shares = pd.DataFrame(
         {
             "occurrences": counts["size", "final"],

@@ -105,7 +105,6 @@ def first_gradient_change(tables: Tables, _: str | None, columns: Sequence[str])
     """Return the decades by which the first layer's gradient changes from the shallowest to the deepest networks, which
     are untrained.
 
-
     Negative where gradients vanish with depth, positive where they explode, infinite where they leave the range of
     float32.
     """

@@ -73,7 +73,6 @@ def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
     """Return, for each document, the per cent of pairs of a key and a head for which no query behind the norm gives the
     key half of its attention, by layer.
 
-
     Beside them: what keys made without the norm have more, what a tenth of the attention makes of the last layer, and
     of the pairs that could get half those that do not get it from any query of their text.
     """

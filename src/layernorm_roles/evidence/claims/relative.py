@@ -19,7 +19,6 @@ COLUMNS = {
 def on_common_scale(claims: pd.DataFrame) -> pd.DataFrame:
     """Return table claims with the columns of COLUMNS added, each in units of the effect that the source reports.
 
-
     0 is no effect and 1 the reported one. For ratios it is the logarithm that is divided by the reported one. NaN
     where the source gives no number, or one that means no effect.
     """
