@@ -208,7 +208,12 @@ def steps_to_attention(tables: Tables, model: str, variants: Sequence[str]) -> M
         raise Untestable(f"The runs of {model} have several learning rates; the claim is about one.")
     if lacking := [variant for variant in variants if variant not in set(runs.variant)]:
         raise Untestable(f"The run has no {model} with {lacking[0]}.")
-    return steps_of(runs, variants, rules.PAIRS)
+    measured = steps_of(runs, variants)
+    pairs = len(measured.last_steps[[*variants]].dropna())
+    if 2 <= pairs < rules.PAIRS:  # fewer have no interval
+        of = f"{pairs} pairs of runs of {' and '.join(variants)}"
+        raise Untestable(f"The run has {of}, fewer than {rules.PAIRS}.", runs=pairs)
+    return measured
 
 
 # Which keys are unselectable

@@ -47,8 +47,6 @@ class Measured:
     """What stands in place of a column whose rows are no sample of seeds."""
     last_steps: pd.DataFrame | None = None
     """Where values are steps until something is reached, NaN if it is not: the last step of each run."""
-    least_pairs: int = 2
-    """Least number of pairs of runs for a ratio of steps."""
     what: str = ""
     """The words before the name of a column in the message that it is not there."""
     note: str = ""
@@ -93,12 +91,9 @@ class Measured:
         return percent_over_seeds(values, self.cases[name]) if name in self.cases else Estimate.of(values)
 
     def _log_ratio_of_steps(self, high: str, low: str) -> Known:
-        """Untestable with too few pairs of runs, and if so few of them get there that the ratio has no bound."""
+        """Untestable with fewer than two pairs of runs, or if so few of them get there that the ratio has no bound."""
         last = self.last_steps.reindex(columns=[high, low]).dropna()
         enough(last[high], high)
-        if len(last) < self.least_pairs:
-            pairs = f"{len(last)} pairs of runs of {high} and {low}"
-            raise Untestable(f"The run has {pairs}, fewer than {self.least_pairs}.", runs=len(last))
         steps = self.frame.loc[last.index].clip(lower=1)
         ratio = log_ratio(steps[high], steps[low], at_least=(last[high], last[low]))
         if np.isnan(ratio.mean):
@@ -131,7 +126,7 @@ def refuse_rate_at_grid_end(at_end: pd.Series, rates: pd.Series, what: str) -> N
         )
 
 
-def steps_of(runs: pd.DataFrame, variants: Sequence[str], least_pairs: int = 2) -> Measured:
+def steps_of(runs: pd.DataFrame, variants: Sequence[str]) -> Measured:
     """Return steps by seed and variant, with a note on the runs of `variants` that do not get to what ends the count.
 
     `runs` has a row a run, with the columns variant, seed, steps (NaN if it is not reached) and last_step.
@@ -146,7 +141,7 @@ def steps_of(runs: pd.DataFrame, variants: Sequence[str], least_pairs: int = 2) 
     steps, last = (
         runs.pivot(index="seed", columns="variant", values=name) for name in ("steps", "last_step")
     )
-    return Measured(steps, last_steps=last, least_pairs=least_pairs, note=note if of_each else "")
+    return Measured(steps, last_steps=last, note=note if of_each else "")
 
 
 class Quantity(NamedTuple):
