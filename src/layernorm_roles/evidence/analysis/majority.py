@@ -97,14 +97,6 @@ def steps_to_reach(metrics: pd.DataFrame, thresholds: Sequence[float] = THRESHOL
     )
 
 
-def steps_to_equal_attention(metrics: pd.DataFrame, share: float) -> pd.DataFrame:
-    """Optimiser steps from which on `attention_share` stays at least `share`, for every run: see `arrivals`.
-
-    Columns RUN, steps (0 if it always is) and last_step.
-    """
-    return arrivals(metrics, RUN, "attention_share", share, for_good=True)
-
-
 def convergence(runs: pd.DataFrame) -> pd.DataFrame:
     """For each setting, variant and threshold: how many runs reached it, and how fast relative to layernorm.
 

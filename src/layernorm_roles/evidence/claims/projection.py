@@ -51,9 +51,16 @@ DEGREES, POINTS = "°", " points"
 
 
 def of_experiment(
-    table: pd.DataFrame, experiment: str, *variants: str, single: Sequence[str] = ()
+    table: pd.DataFrame,
+    experiment: str,
+    *variants: str,
+    single: Sequence[str] = ("d_model",),
+    rate: float | None = None,
 ) -> pd.DataFrame:
-    """Return the rows of an experiment; Untestable if it or a variant is missing, or a column of `single` varies."""
+    """Return the rows of an experiment, at one learning rate if `rate` is given.
+
+    Untestable if the experiment, one of `variants` or the rate is missing, or if a column of `single` varies.
+    """
     part = table[table.experiment == experiment]
     if part.empty:
         raise Untestable(f"The run has no experiment {experiment}.")
@@ -63,19 +70,14 @@ def of_experiment(
         if part[column].nunique() > 1:
             several = {"d_model": "widths", "base_learning_rate": "learning rates"}[column]
             raise Untestable(f"The experiment {experiment} has several {several}; the claim is about one.")
+    part = part if rate is None else part[part.base_learning_rate == rate]
+    if part.empty:
+        raise Untestable(f"The experiment {experiment} has no learning rate {rate:g}.")
     return part
 
 
 of_setting = partial(of_experiment, single=("d_model", "base_learning_rate"))
-
-
-def of_rate(table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
-    """Return the runs of an experiment at the rate ACCURATE_RATE; Untestable if it has none, or several widths."""
-    part = of_experiment(table, experiment, *variants, single=["d_model"])
-    part = part[part.base_learning_rate == rules.ACCURATE_RATE]
-    if part.empty:
-        raise Untestable(f"The experiment {experiment} has no learning rate {rules.ACCURATE_RATE:g}.")
-    return part
+of_rate = partial(of_experiment, rate=rules.ACCURATE_RATE)
 
 
 def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
@@ -84,7 +86,7 @@ def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *varian
     `by` says by what a rate is the best one. If layernorm_small is there, it is among them, and no reason for
     Untestable.
     """
-    part = of_experiment(table, experiment, *variants, single=["d_model"])
+    part = of_experiment(table, experiment, *variants)
     part = part[part.variant.isin([*variants, "layernorm_small"])]
     best = majority.best_rates(part, by, rules.TEST_LOSS)
     for variant in variants:
@@ -100,8 +102,10 @@ def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *varian
 Select = Callable[..., pd.DataFrame]
 """Which runs of an experiment are judged: `of_setting`, `of_rate`, or `of_best_rates` with what a rate is chosen by."""
 
-to_test_loss = partial(majority.steps_to_reach, thresholds=[rules.TEST_LOSS])
-"""The steps of every run to the test loss TEST_LOSS."""
+_arrivals = partial(majority.arrivals, run=majority.RUN)
+to_test_loss = partial(_arrivals, column="test_loss", level=rules.TEST_LOSS)
+to_equal_attention = partial(_arrivals, column="attention_share", level=rules.EQUAL, for_good=True)
+"""Ways to count the steps of every run: to the test loss TEST_LOSS, or to attention that stays equal, by EQUAL."""
 
 
 # Quantities of the majority task
@@ -118,7 +122,7 @@ def final_accuracy(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 def steps(select: Select, count: Callable, tables: Tables, of: str, variants: Sequence[str]) -> Measured:
-    """Return the steps that the runs of an experiment take, as `count`, a function of `analysis.majority`, has them."""
+    """Return the steps that the runs of an experiment take, as `count` counts them."""
     return steps_of(count(select(tables[METRICS], of, *variants)), variants)
 
 
@@ -308,7 +312,6 @@ _AT_ONE = f"{_ACCURACY}, at a learning rate of {rules.ACCURATE_RATE:g}"
 _COST = "accuracy of scaling only at the last step minus that of a variant"
 _CELLS = f"{_STEPS}, small over LayerNorm's size, without over with projection"
 _fastest, _most_accurate, _lowest = (partial(of_best_rates, by) for by in ("speed", "accuracy", "loss"))
-_to_equal = partial(majority.steps_to_equal_attention, share=rules.EQUAL)
 _share = partial(first_and_last, of_setting, "attention_share", np.positive)
 _deviation, _at_lowest = (partial(first_and_last, of, "score_std", np.log) for of in (of_setting, _lowest))
 QUANTITIES = {
@@ -317,7 +320,7 @@ QUANTITIES = {
         partial(steps, _fastest, to_test_loss), RATIO, _STEPS + _BEST, (), ("TEST_LOSS",)
     ),
     "steps_to_equal_attention": Quantity(
-        partial(steps, of_setting, _to_equal), RATIO, _EQUAL, (), ("EQUAL",)
+        partial(steps, of_setting, to_equal_attention), RATIO, _EQUAL, (), ("EQUAL",)
     ),
     "accuracy": Quantity(
         partial(accuracy, of_setting),
