@@ -3,7 +3,7 @@
 This module imports nothing heavy, so that captions can be written while the jobs are planned.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from layernorm_roles.variants import BUILT_IN, label_of
@@ -25,6 +25,12 @@ def name_scaled(norms: Mapping[str, Any]) -> None:
 def label(variant: str) -> str:
     """The text of a variant in legends and tables; a class of a user's own goes by its name in the configuration."""
     return LEGENDS.get(variant) or _SCALED.get(variant, variant)
+
+
+def legend_order(variants: Iterable[str]) -> list[str]:
+    """The different names among `variants`: built-in variants in the order of the legends, then others by name."""
+    present = set(variants)
+    return [name for name in LEGENDS if name in present] + sorted(present - set(LEGENDS))
 
 
 PAPER_RATE_MODEL = "gpt_paper_rate"

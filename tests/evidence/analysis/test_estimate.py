@@ -17,7 +17,6 @@ from layernorm_roles.evidence.analysis.estimate import (
     p_value,
     percent_over_seeds,
     span,
-    t_interval,
     two_by_two,
 )
 from layernorm_roles.evidence.analysis.statements import exponent
@@ -27,18 +26,18 @@ NUMBERS = st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=8)
 
 @given(NUMBERS)
 def test_interval_is_scipys(values):
-    ours = t_interval(values)
+    ours = Estimate.of(values)
     if np.std(values) > 1e-6:
         theirs = stats.ttest_1samp(values, 0).confidence_interval()
-        assert ours == pytest.approx((theirs.low, theirs.high), rel=1e-6, abs=1e-6)
-    assert t_interval(values[:1]) == (values[0], values[0])
+        assert ours == pytest.approx((np.mean(values), theirs.low, theirs.high), rel=1e-6, abs=1e-6)
+    assert Estimate.of(values[:1]) == (values[0],) * 3
 
 
 def test_estimates_read_well_and_map():
     estimate = Estimate(4.0, 1.0, 9.0)
     assert f"{estimate:.1f}" == "4.0 [1.0, 9.0]" and f"{estimate:+.0f}" == "+4 [+1, +9]"
     assert estimate.map(np.sqrt) == Estimate(2.0, 1.0, 3.0)
-    assert estimate.below(10.0) == Estimate(6.0, 1.0, 9.0)
+    assert -estimate == Estimate(-4.0, -9.0, -1.0) and abs(-estimate) == abs(estimate) == estimate
 
 
 @pytest.mark.parametrize(
@@ -135,7 +134,7 @@ def test_shares_have_the_exact_interval_where_student_s_has_no_length():
     for share in (0.0, 100.0):
         found = percent_over_seeds([share, share], 48)
         assert found == pytest.approx([100 * each for each in binomial(int(0.48 * share), 48)])
-    assert percent_over_seeds([0.0, 100.0], 48) == pytest.approx((50, *t_interval([0.0, 100.0])))
+    assert percent_over_seeds([0.0, 100.0], 48) == pytest.approx(Estimate.of([0.0, 100.0]))
     assert percent_over_seeds([7.0, 7.0], 48) == (7, 7, 7)
 
 
@@ -146,9 +145,9 @@ def test_effects_of_two_factors_are_those_of_a_linear_model():
     size, other = np.array([1, 1, -1, -1]) / 2, np.array([1, -1, 1, -1]) / 2
     design = np.stack([np.ones(4), size, other, size * other], axis=1)
     fitted = np.linalg.solve(design, values.dropna().to_numpy().T)[1:]
-    found = two_by_two(values, ("a", "b"), ("c", "d"))
-    assert np.stack(found) == pytest.approx(fitted)
-    assert [*found.size.index] == [0, 1, 3, 4]
+    found = two_by_two(values, ("a", "b"), ("c", "d"), "other")
+    assert found.to_numpy().T == pytest.approx(fitted)
+    assert [*found.index] == [0, 1, 3, 4]
 
 
 def test_an_exponent_is_a_slope_and_a_p_is_student_s():

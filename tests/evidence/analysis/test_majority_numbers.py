@@ -30,7 +30,8 @@ def test_attention_is_equal_from_the_last_time_that_it_comes_to_be_so():
         "not_at_the_end": ((0, 1.0), (100, 1.0), (200, 0.8)),
     }
     runs = [run(variant, *points, column="attention_share") for variant, points in shares.items()]
-    table = majority.steps_to_equal_attention(pd.concat(runs), 0.9).set_index("variant")
+    table = majority.arrivals(pd.concat(runs), ["variant"], "attention_share", 0.9, for_good=True)
+    table = table.set_index("variant")
     halfway = (101 * 201) ** 0.5 - 1  # of the logarithms of one more step
     assert table.steps["from_the_start"] == 0
     assert table.steps["once"] == table.steps["in_between"] == pytest.approx(halfway)

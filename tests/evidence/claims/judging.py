@@ -1,4 +1,4 @@
-"""The verdict on one claim, and the words of verdicts, for the tests of this folder.
+"""The verdict on one claim, for the tests of this folder.
 
 The number of a claim is computed a second time, by functions of the modules `recomputed_...` that take the tables by
 name and share no code with the first.
@@ -13,10 +13,7 @@ import recomputed_projection
 
 from layernorm_roles.evidence import claims
 
-REPRODUCED, PARTIAL, REVERSED, CONFOUNDED, NOT_REPRODUCED, HOLDS, DOES_NOT_HOLD, NOT_TESTED = map(
-    str, claims.Verdict
-)
-OURS = {REPRODUCED: HOLDS, REVERSED: DOES_NOT_HOLD, NOT_REPRODUCED: DOES_NOT_HOLD}
+OURS = {"reproduced": "holds", "reversed": "does not hold", "not reproduced": "does not hold"}
 """What the verdicts on claims of the paper are called in a setting that is not the paper's."""
 
 PROVENANCE = dict.fromkeys("config version git_commit seed_rule torch python device".split(), "x")

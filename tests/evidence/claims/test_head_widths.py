@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 import worlds
-from judging import DOES_NOT_HOLD, HOLDS, NOT_TESTED, PARTIAL, verdict_on
+from judging import verdict_on
 
 from layernorm_roles.evidence.analysis.heads import narrower
 from layernorm_roles.gaussian_keys import expected_unselectable
@@ -41,15 +41,15 @@ LIKE_GAUSSIAN = {d: 0.98 * LAW[d] for d in (2, 4, 8)}
 @pytest.mark.parametrize(
     ("shares", "expected"),
     [
-        ({}, HOLDS),
-        ({16: 2.5 * LAW[16]}, PARTIAL),  # too many
-        ({16: 1.5 * LAW[16]}, HOLDS),
-        ({8: 0.3 * LAW[8]}, PARTIAL),  # too few
-        ({8: 0.7 * LAW[8]}, HOLDS),
-        ({24: 0.0}, HOLDS),  # of Gaussian keys almost none
-        ({24: 0.008}, HOLDS),
-        ({24: 0.03}, PARTIAL),
-        ({2: 0.1, 4: 0.1, 8: 0.01}, DOES_NOT_HOLD),
+        ({}, "holds"),
+        ({16: 2.5 * LAW[16]}, "partial"),  # too many
+        ({16: 1.5 * LAW[16]}, "holds"),
+        ({8: 0.3 * LAW[8]}, "partial"),  # too few
+        ({8: 0.7 * LAW[8]}, "holds"),
+        ({24: 0.0}, "holds"),  # of Gaussian keys almost none
+        ({24: 0.008}, "holds"),
+        ({24: 0.03}, "partial"),
+        ({2: 0.1, 4: 0.1, 8: 0.01}, "does not hold"),
     ],
 )
 def test_every_width_is_held_against_gaussian_keys(shares, expected):
@@ -60,7 +60,7 @@ def test_a_law_needs_two_points_of_two_seeds():
     few = "fewer than two widths of heads below that of gpt_bytes."
     for shares, seeds, words in (({8: LAW[8]}, 3, few), (LIKE_GAUSSIAN, 1, "only 1 seed of heads_2")):
         verdict, row = on(shares, seeds=seeds)
-        assert verdict == NOT_TESTED and words in row.reason
+        assert verdict == "not tested" and words in row.reason
 
 
 def test_the_number_is_what_heads_have_beyond_gaussian_keys():
@@ -80,18 +80,18 @@ def test_untrained_models_that_pass_are_named():
 
 def test_undecided_keys_could_be_too_many_and_are_never_enough():
     shares = LIKE_GAUSSIAN | {24: 0.0}
-    assert on(shares, undecided=0.005)[0] == HOLDS
-    assert on(shares, undecided=0.03)[0] == NOT_TESTED
-    assert on(LIKE_GAUSSIAN | {8: 0.3 * LAW[8]}, undecided=0.4)[0] == PARTIAL
+    assert on(shares, undecided=0.005)[0] == "holds"
+    assert on(shares, undecided=0.03)[0] == "not tested"
+    assert on(LIKE_GAUSSIAN | {8: 0.3 * LAW[8]}, undecided=0.4)[0] == "partial"
 
 
 def test_the_gate_compares_with_the_widest_model_without_attention():
-    assert on(LIKE_GAUSSIAN, worth=0.0)[0] == NOT_TESTED
+    assert on(LIKE_GAUSSIAN, worth=0.0)[0] == "not tested"
     world = tables(LIKE_GAUSSIAN)
     losses = world["language_model_metrics"]
     losses = losses[(losses.model == "gpt_bytes") | (losses.seed < 1)]
     verdict, row = verdict_on("head_widths", **{**world, "language_model_metrics": losses})
-    assert verdict == NOT_TESTED and row.reason.count("No verdict, because trained models (heads_") == 3
+    assert verdict == "not tested" and row.reason.count("No verdict, because trained models (heads_") == 3
 
 
 def test_only_models_that_differ_in_the_width_of_heads_alone_are_compared():

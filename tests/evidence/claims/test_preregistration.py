@@ -1,7 +1,6 @@
 """Whether a claim's rule is the one of the run's start: words, numbers, settings and seeds count, code does not."""
 
 import json
-from dataclasses import replace
 
 import pytest
 import worlds
@@ -35,7 +34,9 @@ def changed(before, after):
 def with_number(name, value):
     """All claims, with another value of a threshold in the numbers of those that name it."""
     return [
-        replace(claim, numbers={**claim.numbers, name: value}) if name in claim.numbers else claim
+        claim.model_copy(update={"numbers": {**claim.numbers, name: value}})
+        if name in claim.numbers
+        else claim
         for claim in claims.CLAIMS
     ]
 
@@ -54,7 +55,9 @@ def test_the_words_and_the_role_of_a_claim_belong_to_its_rule_and_where_it_is_fr
     words = {"statement", "setting", "statistic", "unit", "control", "rule", "part"}
 
     def hash_with(**changes):
-        return preregistration.rule_hashes([replace(CLAIMS["accurate"], **changes)], SETTINGS)["accurate"]
+        return preregistration.rule_hashes([CLAIMS["accurate"].model_copy(update=changes)], SETTINGS)[
+            "accurate"
+        ]
 
     others = {"source", "paper_value", "target"}
     assert {name for name in words | others if hash_with(**{name: "documents"}) != hash_with()} == words

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 import worlds
-from judging import DOES_NOT_HOLD, HOLDS, NOT_TESTED, PARTIAL, verdict_on
+from judging import verdict_on
 from pytest import approx
 
 WHOLE, CUT, BARE = ("head", 32), ("head_cut", 2), ("head_without_norm", 32)
@@ -20,15 +20,15 @@ def on_heads(shares, undecided=0.0, contexts=4):
 @pytest.mark.parametrize(
     ("shares", "undecided", "expected", "passes"),
     [
-        (FEW, 0.0, HOLDS, None),
-        (FEW, 0.03, NOT_TESTED, None),
-        (FEW | {WHOLE: 0.004}, 0.0, HOLDS, None),
-        (FEW | {WHOLE: 0.3}, 0.0, DOES_NOT_HOLD, None),
-        (FEW | {WHOLE: (0.0, 0.3)}, 0.0, DOES_NOT_HOLD, None),  # every layer counts
-        (FEW | {CUT: 0.1}, 0.0, PARTIAL, None),  # then width is not why there are none
-        ({WHOLE: 0.0}, 0.0, NOT_TESTED, None),
-        (FEW | {BARE: 0.0}, 0.0, HOLDS, "the same heads without the norm"),
-        (FEW | {BARE: 0.5}, 0.0, HOLDS, None),
+        (FEW, 0.0, "holds", None),
+        (FEW, 0.03, "not tested", None),
+        (FEW | {WHOLE: 0.004}, 0.0, "holds", None),
+        (FEW | {WHOLE: 0.3}, 0.0, "does not hold", None),
+        (FEW | {WHOLE: (0.0, 0.3)}, 0.0, "does not hold", None),  # every layer counts
+        (FEW | {CUT: 0.1}, 0.0, "partial", None),  # then width is not why there are none
+        ({WHOLE: 0.0}, 0.0, "not tested", None),
+        (FEW | {BARE: 0.0}, 0.0, "holds", "the same heads without the norm"),
+        (FEW | {BARE: 0.5}, 0.0, "holds", None),
     ],
 )
 def test_heads_of_practical_width(shares, undecided, expected, passes):
@@ -46,15 +46,20 @@ def on_ceilings(name, used, without, **world):
 @pytest.mark.parametrize(
     ("used", "without", "world", "expected"),
     [
-        (0.0, 0.3, {}, HOLDS),
-        ((0.0, 0.005), (0.0, 0.3), {}, HOLDS),
-        (0.2, 0.3, {}, PARTIAL),  # it helps, but not every key
-        ((0.0, 0.2), (0.0, 0.6), {}, PARTIAL),
-        (0.3, 0.2, {}, DOES_NOT_HOLD),
-        (0.0, 0.0, {}, NOT_TESTED),  # every key can, with and without
-        (0.0, 0.3, {"unknown": 0.005}, HOLDS),  # those whose bounds enclose a half count as if they could not
-        (0.0, 0.3, {"unknown": 0.05}, NOT_TESTED),
-        (0.0, 0.3, {"anywhere": 0.5}, HOLDS),  # ceilings for any query do not judge
+        (0.0, 0.3, {}, "holds"),
+        ((0.0, 0.005), (0.0, 0.3), {}, "holds"),
+        (0.2, 0.3, {}, "partial"),  # it helps, but not every key
+        ((0.0, 0.2), (0.0, 0.6), {}, "partial"),
+        (0.3, 0.2, {}, "does not hold"),
+        (0.0, 0.0, {}, "not tested"),  # every key can, with and without
+        (
+            0.0,
+            0.3,
+            {"unknown": 0.005},
+            "holds",
+        ),  # those whose bounds enclose a half count as if they could not
+        (0.0, 0.3, {"unknown": 0.05}, "not tested"),
+        (0.0, 0.3, {"anywhere": 0.5}, "holds"),  # ceilings for any query do not judge
     ],
 )
 def test_norm_lets_keys_win(used, without, world, expected):
@@ -63,7 +68,7 @@ def test_norm_lets_keys_win(used, without, world, expected):
     assert verdict == expected and anywhere.asked == "" and (anywhere.estimate > 50) == ("anywhere" in world)
 
 
-@pytest.mark.parametrize(("received", "expected"), [(0.05, HOLDS), (0.7, DOES_NOT_HOLD)])
+@pytest.mark.parametrize(("received", "expected"), [(0.05, "holds"), (0.7, "does not hold")])
 def test_ceilings_not_used(received, expected):
     assert on_ceilings("ceilings_not_used", 0.2, 0.2, received=received)[0] == expected
 
@@ -73,31 +78,31 @@ def test_only_keys_that_could_count_as_not_used():
     verdict, row = on_ceilings("ceilings_not_used", 0.2, 0.2, received=0.4, contexts=2)
     first, second = 100 * (160 - 80) / 160, 100 * (158 - 77) / 158
     assert row.measured == approx((first + second) / 2)
-    assert verdict == NOT_TESTED and row.rows["able and idle"].met is None
+    assert verdict == "not tested" and row.rows["able and idle"].met is None
 
 
 @pytest.mark.parametrize("name", ["norm_lets_keys_win", "ceilings_not_used"])
 def test_a_single_document_has_no_interval(name):
     verdict, row = on_ceilings(name, 0.2, 0.2, contexts=1)
     words = "The run has one document of minilm: no interval over documents."
-    assert verdict == NOT_TESTED and row.reason == words
+    assert verdict == "not tested" and row.reason == words
 
 
 def test_a_model_whose_norm_is_not_known_says_so():
     table = worlds.attention_ceilings(below={"as used": 0.2})
     verdict, row = verdict_on("norm_lets_keys_win", attention_ceilings=table)
-    assert verdict == NOT_TESTED and "keys “without norm”" in row.reason
+    assert verdict == "not tested" and "keys “without norm”" in row.reason
 
 
 @pytest.mark.parametrize(
     ("ratio", "untrained", "moved", "expected"),
     [
-        (0.3, 0.8, 0.008, HOLDS),
-        (0.3, 0.8, 0.02, PARTIAL),
-        (1.2, 0.8, 0.008, PARTIAL),
-        (1.2, 0.8, 0.02, DOES_NOT_HOLD),
-        (1.0, 0.8, 0.008, NOT_TESTED),
-        (0.3, 1.5, 0.001, HOLDS),
+        (0.3, 0.8, 0.008, "holds"),
+        (0.3, 0.8, 0.02, "partial"),
+        (1.2, 0.8, 0.008, "partial"),
+        (1.2, 0.8, 0.02, "does not hold"),
+        (1.0, 0.8, 0.008, "not tested"),
+        (0.3, 1.5, 0.001, "holds"),
     ],
 )
 def test_projections_are_idle_if_little_lies_along_the_ones_vector_and_attention_stays(

@@ -4,18 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import worlds
-from judging import (
-    CONFOUNDED,
-    DOES_NOT_HOLD,
-    HOLDS,
-    NOT_REPRODUCED,
-    NOT_TESTED,
-    OURS,
-    PARTIAL,
-    REPRODUCED,
-    REVERSED,
-    verdict_on,
-)
+from judging import OURS, verdict_on
 from pytest import approx
 
 SIZE = {"layernorm": 1.0, "scale_released": 3.0, "scale": 0.95, "layernorm_small": 2.9}
@@ -34,11 +23,11 @@ def three(layernorm, scale_released, scale, **others):
 
 
 FASTER = [
-    (PROJECTION, REPRODUCED),
-    (SIZE, CONFOUNDED),
-    (SIZE | {"scale": 1.3}, PARTIAL),
-    (PROJECTION | {"scale_released": 1.3}, PARTIAL),
-    (SIZE | {"scale_released": 0.6}, REVERSED),
+    (PROJECTION, "reproduced"),
+    (SIZE, "confounded"),
+    (SIZE | {"scale": 1.3}, "partial"),
+    (PROJECTION | {"scale_released": 1.3}, "partial"),
+    (SIZE | {"scale_released": 0.6}, "reversed"),
 ]
 
 
@@ -58,47 +47,37 @@ def of_values(layernorm, projected_v, projected_qk):
     return {"experiment": "d3", "seeds": 5, "accuracies": accuracies | {"scale": 0.91}}
 
 
+def two(layernorm, scale):
+    return {"scores": {"layernorm": layernorm, "scale": scale}}
+
+
 BOTH_MATTER = {"layernorm": 1.0, "scale": 3.0, "layernorm_small": 3.0, "scale_released": 9.0}
 LITTLE = {"layernorm": 1.0, "scale": 1.0, "layernorm_small": 1.3, "scale_released": 1.3}
 FAR, NEAR = (0.46, 0.1), (0.46, 0.02)
 AT_03 = {"experiment": "rates", "rate": 0.03}
+TWO_SEEDS = AT_03 | {"seeds": 2}
 KNOWN = [
     # the claim, the truth, the verdict, and the number of the control
-    ("accurate", {"accuracies": three(0.93, 0.85, 0.86)}, REPRODUCED, approx(7, abs=0.5)),
-    ("accurate", {"accuracies": three(0.93, 0.85, 0.94)}, CONFOUNDED, approx(-1, abs=0.5)),
-    ("accurate", {"accuracies": three(0.93, 0.85, 0.91)}, PARTIAL, approx(2, abs=0.5)),
-    ("accurate", {"accuracies": three(0.68, 0.85, 0.88)}, REVERSED, approx(-20, abs=0.5)),
-    ("final_accuracy", AT_03 | {"accuracies": three(0.95, 0.93, 0.94)}, HOLDS, approx(2, abs=0.8)),
-    ("final_accuracy", AT_03 | {"accuracies": three(0.94, 0.93, 0.952)}, DOES_NOT_HOLD, approx(1, abs=0.8)),
-    (
-        "final_accuracy",
-        AT_03 | {"accuracies": three(0.94, 0.93, 0.94), "seeds": 2},
-        NOT_TESTED,
-        approx(1, abs=0.8),
-    ),
-    ("project_values", of_values(0.66, 0.67, 0.90), HOLDS, approx(1, abs=0.7)),
-    ("project_values", of_values(0.66, 0.90, 0.67), DOES_NOT_HOLD, approx(24, abs=0.7)),
-    ("project_values", of_values(0.66, 0.67, 0.80), PARTIAL, approx(11, abs=0.7)),
-    ("project_values", of_values(0.91, 0.91, 0.91), PARTIAL, approx(0, abs=0.7)),
-    ("size_or_projection", {"ratios": SIZE, "last": 20_000}, HOLDS, approx(0.991, rel=0.05)),
-    ("size_or_projection", {"ratios": PROJECTION, "last": 20_000}, DOES_NOT_HOLD, approx(3.02, rel=0.05)),
-    ("size_or_projection", {"ratios": BOTH_MATTER, "last": 20_000}, PARTIAL, approx(3, rel=0.05)),
-    ("size_or_projection", {"ratios": LITTLE, "last": 20_000}, PARTIAL, approx(1, rel=0.05)),
-    ("equal_attention_time", {"scores": {"layernorm": (0.05, 0.02), "scale": FAR}}, HOLDS, None),
-    (
-        "equal_attention_time",
-        {"scores": {"layernorm": NEAR, "scale": FAR}},
-        DOES_NOT_HOLD,
-        None,
-    ),  # not at once
-    ("equal_attention_time", {"scores": {"layernorm": FAR, "scale": NEAR}}, DOES_NOT_HOLD, None),
-    ("equal_attention_time", {"scores": {"layernorm": NEAR, "scale": (0.46, 0.3)}}, DOES_NOT_HOLD, None),
-    (
-        "equal_attention_time",
-        {"scores": dict.fromkeys(("layernorm", "scale"), (0.46, 0.3))},
-        NOT_TESTED,
-        None,
-    ),
+    ("accurate", {"accuracies": three(0.93, 0.85, 0.86)}, "reproduced", approx(7, abs=0.5)),
+    ("accurate", {"accuracies": three(0.93, 0.85, 0.94)}, "confounded", approx(-1, abs=0.5)),
+    ("accurate", {"accuracies": three(0.93, 0.85, 0.91)}, "partial", approx(2, abs=0.5)),
+    ("accurate", {"accuracies": three(0.68, 0.85, 0.88)}, "reversed", approx(-20, abs=0.5)),
+    ("final_accuracy", AT_03 | {"accuracies": three(0.95, 0.93, 0.94)}, "holds", approx(2, abs=0.8)),
+    ("final_accuracy", AT_03 | {"accuracies": three(0.94, 0.93, 0.952)}, "does not hold", approx(1, abs=0.8)),
+    ("final_accuracy", TWO_SEEDS | {"accuracies": three(0.94, 0.93, 0.94)}, "not tested", approx(1, abs=0.8)),
+    ("project_values", of_values(0.66, 0.67, 0.90), "holds", approx(1, abs=0.7)),
+    ("project_values", of_values(0.66, 0.90, 0.67), "does not hold", approx(24, abs=0.7)),
+    ("project_values", of_values(0.66, 0.67, 0.80), "partial", approx(11, abs=0.7)),
+    ("project_values", of_values(0.91, 0.91, 0.91), "partial", approx(0, abs=0.7)),
+    ("size_or_projection", {"ratios": SIZE, "last": 20_000}, "holds", approx(0.991, rel=0.05)),
+    ("size_or_projection", {"ratios": PROJECTION, "last": 20_000}, "does not hold", approx(3.02, rel=0.05)),
+    ("size_or_projection", {"ratios": BOTH_MATTER, "last": 20_000}, "partial", approx(3, rel=0.05)),
+    ("size_or_projection", {"ratios": LITTLE, "last": 20_000}, "partial", approx(1, rel=0.05)),
+    ("equal_attention_time", two((0.05, 0.02), FAR), "holds", None),
+    ("equal_attention_time", two(NEAR, FAR), "does not hold", None),  # not at once
+    ("equal_attention_time", two(FAR, NEAR), "does not hold", None),
+    ("equal_attention_time", two(NEAR, (0.46, 0.3)), "does not hold", None),
+    ("equal_attention_time", two((0.46, 0.3), (0.46, 0.3)), "not tested", None),
 ]
 
 
@@ -115,28 +94,19 @@ def test_equal_speed_is_not_reproduced():
     for seed in range(10):
         mine = (even.variant == "scale_released") & (even.seed == seed)
         even.loc[mine, "test_loss"] = 3 * (even.test_loss[mine] / 3) ** (1.1 if seed % 2 else 1 / 1.1)
-    assert verdict_on("faster", majority_metrics=even)[0] == NOT_REPRODUCED
-
-
-def test_scattered_seeds_cannot_tell():
-    """3 times the steps with one seed, 0.6 times with the other."""
-    table = worlds.metrics({"layernorm": 1.0, "scale_released": 3.0, "scale": 3.0}, seeds=2, spread=0)
-    slow = (table.variant == "scale_released") & (table.seed == 1)
-    table.loc[slow, "test_loss"] = 3 * (table.test_loss[slow] / 3) ** 5
-    verdict, row = verdict_on("faster", majority_metrics=table)
-    assert verdict == NOT_TESTED and row.rows["scale_released over layernorm"].met is None
+    assert verdict_on("faster", majority_metrics=even)[0] == "not reproduced"
 
 
 def test_runs_that_never_get_there_bound_the_ratio_from_below():
     """scale_released never reaches the loss: the ratio is at least what the last step says, with no upper end."""
     verdict, row = on("faster", PROJECTION | {"scale_released": 50.0}, last=6000)
-    assert verdict == REPRODUCED
+    assert verdict == "reproduced"
     assert row.ci_high == np.inf and "their ratio is a bound" in row.reason
 
 
 def test_a_layernorm_that_never_gets_there_reverses_the_claim():
     verdict, row = on("faster", NOBODY | {"scale_released": 2.0}, floors={"layernorm": 0.7})
-    assert verdict == REVERSED
+    assert verdict == "reversed"
     assert row.ci_low == 0 and row.ci_high < 1
     assert "10 of 10 runs of LayerNorm" in row.reason
 
@@ -147,9 +117,9 @@ def test_a_pair_neither_of_which_gets_there_hides_no_reversal_and_makes_no_verdi
     lost = (table.variant == "scale_released") & (table.seed == 3)
     table.loc[lost, "test_loss"] = 0.7
     verdict, row = verdict_on("faster", majority_metrics=table)
-    assert verdict == REVERSED and "neither of which gets there" in row.reason
+    assert verdict == "reversed" and "neither of which gets there" in row.reason
     table.loc[(table.variant == "scale_released") & (table.seed > 0), "test_loss"] = 0.7
-    assert verdict_on("faster", majority_metrics=table)[0] == NOT_TESTED
+    assert verdict_on("faster", majority_metrics=table)[0] == "not tested"
 
 
 NO_RATIO = {"ratios": {"layernorm": 1.0, "scale_released": 3.0}}
@@ -171,13 +141,13 @@ LACKING = [
 @pytest.mark.parametrize(("name", "world", "words"), LACKING)
 def test_runs_that_lack_something_say_so(name, world, words):
     verdict, row = on(name, **world)
-    assert verdict == NOT_TESTED and words in row.reason and np.isnan(row.measured)
+    assert verdict == "not tested" and words in row.reason and np.isnan(row.measured)
 
 
 def test_an_experiment_of_several_rates_is_no_setting():
     table = pd.concat([worlds.metrics(PROJECTION, rate=rate) for rate in (0.001, 0.01)])
     verdict, row = verdict_on("faster", majority_metrics=table)
-    assert verdict == NOT_TESTED and "several learning rates" in row.reason
+    assert verdict == "not tested" and "several learning rates" in row.reason
 
 
 # Best learning rates
@@ -200,12 +170,12 @@ def sweep(at: dict[str, tuple[float, ...]], accuracies: dict[str, tuple[float, .
 LAYERNORM = (1.0, 0.4, 0.6, 0.8)
 SLOW = (3.0, 1.9, 1.2, 1.4)
 BEST = [
-    (three(LAYERNORM, SLOW, (3.0, 1.3, 1.5, 2.0)), HOLDS),
-    (three(LAYERNORM, SLOW, (1.0, 0.36, 0.6, 1.0)), CONFOUNDED),
-    (three(LAYERNORM, (3.0, 0.9, 0.3, 0.5), (1.0, 0.3, 0.6, 1.0)), DOES_NOT_HOLD),
+    (three(LAYERNORM, SLOW, (3.0, 1.3, 1.5, 2.0)), "holds"),
+    (three(LAYERNORM, SLOW, (1.0, 0.36, 0.6, 1.0)), "confounded"),
+    (three(LAYERNORM, (3.0, 0.9, 0.3, 0.5), (1.0, 0.3, 0.6, 1.0)), "does not hold"),
     # the best rate of one is the last, or the first: a better one may lie beyond
-    (three(LAYERNORM, (3.0, 1.9, 1.2, 1.1), (3.0, 1.3, 1.5, 2.0)), NOT_TESTED),
-    (three((0.4, 0.5, 0.6, 0.8), LAYERNORM, LAYERNORM), NOT_TESTED),
+    (three(LAYERNORM, (3.0, 1.9, 1.2, 1.1), (3.0, 1.3, 1.5, 2.0)), "not tested"),
+    (three((0.4, 0.5, 0.6, 0.8), LAYERNORM, LAYERNORM), "not tested"),
 ]
 
 
@@ -215,20 +185,10 @@ def test_steps_at_the_rates_where_they_are_fewest(at, expected):
     accuracies = {variant: (0.5, 0.5, 0.5, 0.9) for variant in at}
     verdict, row = verdict_on("faster_best_rate", majority_metrics=sweep(at, accuracies, seeds=5))
     assert verdict == expected
-    if expected == NOT_TESTED:
+    if expected == "not tested":
         assert "first or last that was tried" in row.reason
     else:
         assert row.control_measured == approx(min(at["scale"]) / min(at["layernorm"]), rel=0.05)
-
-
-def test_the_half_of_the_seeds_that_is_judged_has_no_part_in_the_choice_of_its_rate():
-    """Seeds 0 and 2 of scale are good at 0.1: 1 and 3 are judged there, and they themselves at 0.01."""
-    at = {"layernorm": LAYERNORM, "scale_released": SLOW, "scale": (1.0, 0.4, 0.8, 1.0)}
-    table = sweep(at, seeds=4, spread=0.0)
-    lucky = (table.variant == "scale") & (table.base_learning_rate == 0.1) & table.seed.isin([0, 2])
-    table.loc[lucky, "test_loss"] = 3 * (table.test_loss[lucky] / 3) ** 8
-    _, row = verdict_on("faster_best_rate", majority_metrics=table)
-    assert row.control_measured == approx(np.sqrt(1.0 * 2.0), rel=1e-2)
 
 
 def test_a_rate_at_which_a_run_never_arrives_is_not_the_fastest_one():
@@ -243,7 +203,12 @@ def test_a_rate_at_which_a_run_never_arrives_is_not_the_fastest_one():
 
 @pytest.mark.parametrize(
     ("scale", "released", "expected"),
-    [(0.86, 0.86, HOLDS), (0.95, 0.86, CONFOUNDED), (0.96, 0.96, DOES_NOT_HOLD), (0.92, 0.86, PARTIAL)],
+    [
+        (0.86, 0.86, "holds"),
+        (0.95, 0.86, "confounded"),
+        (0.96, 0.96, "does not hold"),
+        (0.92, 0.86, "partial"),
+    ],
 )
 def test_accuracy_at_the_rates_where_it_is_highest(scale, released, expected):
     at = three(SLOW, LAYERNORM, (3.0, 1.3, 1.5, 1.2))
@@ -255,7 +220,7 @@ def test_accuracy_at_the_rates_where_it_is_highest(scale, released, expected):
 def test_a_single_seed_cannot_choose_its_own_rate():
     table = sweep({v: LAYERNORM for v in NOBODY}, seeds=1)
     verdict, row = verdict_on("accurate_best_rate", majority_metrics=table)
-    assert verdict == NOT_TESTED and "only 1 seed of layernorm: none other can choose" in row.reason
+    assert verdict == "not tested" and "only 1 seed of layernorm: none other can choose" in row.reason
 
 
 # Accuracy
@@ -268,18 +233,18 @@ def test_final_accuracy_is_that_of_the_last_step_at_one_learning_rate():
     late = (table.variant == "layernorm") & (table.step == table.step.max())
     table.loc[late, "test_accuracy"] = 0.7
     verdict, row = verdict_on("final_accuracy", majority_metrics=pd.concat([*tables, table]))
-    assert verdict == DOES_NOT_HOLD and row.measured < -19
+    assert verdict == "does not hold" and row.measured < -19
     verdict, row = verdict_on("final_accuracy", majority_metrics=tables[0])
-    assert verdict == NOT_TESTED and "no learning rate 0.03" in row.reason
+    assert verdict == "not tested" and "no learning rate 0.03" in row.reason
 
 
 WIDTHS = [
     # LayerNorm's accuracy, and that with projected queries and keys, at three widths; scaling only has 0.9
-    ((0.66, 0.80, 0.89), (0.89, 0.90, 0.90), HOLDS),
-    ((0.66, 0.80, 0.89), (0.70, 0.90, 0.90), PARTIAL),
-    ((0.66, 0.80, 0.89), (0.81, 0.90, 0.90), PARTIAL),  # little on average, much at the narrowest
-    ((0.89, 0.89, 0.66), (0.70, 0.70, 0.70), DOES_NOT_HOLD),
-    ((0.66, 0.66, 0.60), (0.89, 0.90, 0.90), PARTIAL),
+    ((0.66, 0.80, 0.89), (0.89, 0.90, 0.90), "holds"),
+    ((0.66, 0.80, 0.89), (0.70, 0.90, 0.90), "partial"),
+    ((0.66, 0.80, 0.89), (0.81, 0.90, 0.90), "partial"),  # little on average, much at the narrowest
+    ((0.89, 0.89, 0.66), (0.70, 0.70, 0.70), "does not hold"),
+    ((0.66, 0.66, 0.60), (0.89, 0.90, 0.90), "partial"),
 ]
 
 
@@ -296,7 +261,7 @@ def test_widths(everywhere, keys, expected):
     verdict, row = verdict_on("widths", majority_metrics=table)
     assert verdict == expected
     assert row.control_measured == approx(90 - 100 * keys[0], abs=0.5)
-    assert verdict_on("widths", majority_metrics=table[table.d_model == 3])[0] == NOT_TESTED
+    assert verdict_on("widths", majority_metrics=table[table.d_model == 3])[0] == "not tested"
 
 
 # Planes and angles
@@ -323,17 +288,17 @@ TURNING, SHRINKING = queries((0.1, 0.5), (0.4, 0.3)), queries((0.14, 0.1), (0.5,
 
 AS_PAPER = three(17, 80, 75)
 ANGLES = [
-    (AS_PAPER, TURNING, REPRODUCED),
-    (three(17, 80, 16), TURNING, CONFOUNDED),
-    (three(17, 80, 40), TURNING, PARTIAL),
-    (three(65, 80, 75), TURNING, PARTIAL),
-    (three(80, 30, 75), TURNING, REVERSED),
-    (three(17, 15, 75), TURNING, NOT_REPRODUCED),
+    (AS_PAPER, TURNING, "reproduced"),
+    (three(17, 80, 16), TURNING, "confounded"),
+    (three(17, 80, 40), TURNING, "partial"),
+    (three(65, 80, 75), TURNING, "partial"),
+    (three(80, 30, 75), TURNING, "reversed"),
+    (three(17, 15, 75), TURNING, "not reproduced"),
     # queries turn only if their part along the ones vector grows, and if they do at a small size too
-    (AS_PAPER | {"layernorm_small": 18}, TURNING, REPRODUCED),
-    (AS_PAPER | {"layernorm_small": 18}, SHRINKING, PARTIAL),
-    (AS_PAPER | {"layernorm_small": 80}, TURNING, PARTIAL),
-    (AS_PAPER | {"layernorm_small": 80}, SHRINKING, PARTIAL),
+    (AS_PAPER | {"layernorm_small": 18}, TURNING, "reproduced"),
+    (AS_PAPER | {"layernorm_small": 18}, SHRINKING, "partial"),
+    (AS_PAPER | {"layernorm_small": 80}, TURNING, "partial"),
+    (AS_PAPER | {"layernorm_small": 80}, SHRINKING, "partial"),
 ]
 
 
@@ -350,7 +315,7 @@ def test_angles(angles, vectors, expected):
     assert [each.asked for each in parts] == ["more than 1", ""]
     first = vectors[vectors.checkpoint == "initial"]
     verdict, row = verdict_on("parallel", majority_metrics=table, majority_vectors=first)
-    assert verdict == NOT_TESTED and "before and after training" in row.reason
+    assert verdict == "not tested" and "before and after training" in row.reason
 
 
 def test_angles_are_compared_at_the_papers_last_step_of_the_run():
@@ -359,7 +324,7 @@ def test_angles_are_compared_at_the_papers_last_step_of_the_run():
     assert row.reported == 74 - 32 and row.reason == "Angles are compared at step 4,000."
     early = table[table.step < 4000]
     verdict, row = verdict_on("parallel", majority_metrics=early, majority_vectors=TURNING)
-    assert verdict == NOT_TESTED and "4,000, 8,000, 17,000" in row.reason
+    assert verdict == "not tested" and "4,000, 8,000, 17,000" in row.reason
 
 
 def test_angles_that_are_there_before_training_pass_untrained():
@@ -371,10 +336,10 @@ def test_angles_that_are_there_before_training_pass_untrained():
 
 
 PLANES = [
-    (ONLY_LAYERNORM, ONLY_LAYERNORM, REPRODUCED),
-    (ONLY_LAYERNORM, {"layernorm": False, "scale": False}, NOT_REPRODUCED),
-    ({"layernorm": False, "scale": False}, ONLY_LAYERNORM, NOT_REPRODUCED),
-    (BOTH, BOTH, CONFOUNDED),
+    (ONLY_LAYERNORM, ONLY_LAYERNORM, "reproduced"),
+    (ONLY_LAYERNORM, {"layernorm": False, "scale": False}, "not reproduced"),
+    ({"layernorm": False, "scale": False}, ONLY_LAYERNORM, "not reproduced"),
+    (BOTH, BOTH, "confounded"),
 ]
 
 
@@ -394,34 +359,31 @@ def test_a_plane_that_is_there_before_training_passes_untrained_and_is_not_teste
     assert verdict_on("plane", majority_vectors=keys)[1].also_passed_by == "untrained models"
     keys = keys[(keys.checkpoint == "initial") | ~keys.variant.isin(diverged)]
     verdict, row = verdict_on("plane", majority_vectors=keys)
-    assert verdict == NOT_TESTED and "diverged" in row.reason
+    assert verdict == "not tested" and "diverged" in row.reason
 
 
 @pytest.mark.parametrize(
     ("flat", "turned", "expected"),
-    [(True, True, HOLDS), (False, True, DOES_NOT_HOLD), (True, False, DOES_NOT_HOLD)],
+    [(True, True, "holds"), (False, True, "does not hold"), (True, False, "does not hold")],
 )
 def test_plane_with_gain_and_bias_need_not_contain_the_origin(flat, turned, expected):
     flat, turned = ({"layernorm_affine": value, "scale": False} for value in (flat, turned))
     keys = worlds.vectors(flat, turned, offset=2.0, seeds=20)
     assert verdict_on("plane_affine", majority_vectors=keys)[0] == expected
     moved = keys.assign(variant=keys.variant.replace("layernorm_affine", "layernorm"))
-    assert verdict_on("plane", majority_vectors=moved)[0] == NOT_REPRODUCED
+    assert verdict_on("plane", majority_vectors=moved)[0] == "not reproduced"
 
 
 # Equal attention
 
+GEOMETRIC, HARMFUL = three((0.1, 0.02), FAR, (0.5, 0.1)), three((0.01, 0.02), FAR, FAR)
 EQUAL = [
-    (three(NEAR, FAR, FAR), REPRODUCED, None),
-    (three(NEAR, FAR, (0.46, 0.019)), CONFOUNDED, None),
-    (three(NEAR, FAR, (0.46, 0.025)), PARTIAL, None),
-    (three(FAR, NEAR, FAR), NOT_REPRODUCED, None),
-    (
-        three((0.1, 0.02), FAR, (0.5, 0.1)),
-        REPRODUCED,
-        "untrained models",
-    ),  # all of it is there before training
-    (three((0.01, 0.02), FAR, FAR), NOT_REPRODUCED, "untrained models"),  # training makes it less equal
+    (three(NEAR, FAR, FAR), "reproduced", None),
+    (three(NEAR, FAR, (0.46, 0.019)), "confounded", None),
+    (three(NEAR, FAR, (0.46, 0.025)), "partial", None),
+    (three(FAR, NEAR, FAR), "not reproduced", None),
+    (GEOMETRIC, "reproduced", "untrained models"),  # all of it is there before training
+    (HARMFUL, "not reproduced", "untrained models"),  # training makes it less equal
 ]
 
 
@@ -435,10 +397,10 @@ def test_equal_attention(scores, expected, passed):
 @pytest.mark.parametrize(
     ("variant", "experiment", "rates", "expected"),
     [
-        ("scale", "d8_uniform", (0.001,), CONFOUNDED),  # on other data
-        ("scale", "rates", (0.001, 0.01, 0.1), CONFOUNDED),  # at best rates
-        ("layernorm_small", "d8", (0.001,), CONFOUNDED),  # at a size that is equal
-        ("none", "d8", (0.001,), REPRODUCED),  # a variant that is no control
+        ("scale", "d8_uniform", (0.001,), "confounded"),  # on other data
+        ("scale", "rates", (0.001, 0.01, 0.1), "confounded"),  # at best rates
+        ("layernorm_small", "d8", (0.001,), "confounded"),  # at a size that is equal
+        ("none", "d8", (0.001,), "reproduced"),  # a variant that is no control
     ],
 )
 def test_one_control_that_shows_no_more_equal_attention_makes_the_claim_confounded(

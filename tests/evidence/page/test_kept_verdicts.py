@@ -1,7 +1,5 @@
 """A claim that a reproduction leaves open: the kept run's verdict and number stand beside it, and are called so."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +7,7 @@ from tiny_world import claims, parsed, rows, settings, words
 
 from layernorm_roles import exhibits, files, plan, store
 from layernorm_roles.evidence import draw
-from layernorm_roles.evidence.claims import CLAIMS, claim
+from layernorm_roles.evidence.claims import CLAIMS, quantities
 from layernorm_roles.evidence.page import page
 
 NUMBERS = ["measured", "ci_low", "ci_high", "control_measured", "control_low", "control_high"]
@@ -111,10 +109,10 @@ def test_without_a_kept_run_the_pages_are_whole_too(kept, table, tmp_path):
 def test_runs_that_cannot_tell_are_no_lack_of_runs():
     chosen = pd.Series([0.1, 0.3, 0.3])
 
-    def at_the_end(_):
-        claim.refuse_rate_at_grid_end(chosen == 0.3, chosen, "LayerNorm")
+    def at_the_end(*_):
+        quantities.refuse_rate_at_grid_end(chosen == 0.3, chosen, "LayerNorm")
 
     for test, runs in ((at_the_end, 3), (CLAIMS[0].test, 0)):
-        of = replace(CLAIMS[0], test=test, tables=() if runs else CLAIMS[0].tables)
+        of = CLAIMS[0].model_copy(update={"test": test, "tables": () if runs else CLAIMS[0].tables})
         row = of.row(of.judge({}), {})
         assert (row["verdict"], row["n_seeds"]) == ("not tested", runs)

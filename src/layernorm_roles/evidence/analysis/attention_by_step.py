@@ -20,7 +20,7 @@ RUN = ["model", *language_model.RUN]
 
 
 def onsets(attention: pd.DataFrame) -> pd.DataFrame:
-    """When each run begins to attend; a row for each run that has attention.
+    """Return when each run begins to attend: a row for each run that has attention.
 
     attention: table language_model_attention. Columns RUN; onset, the first step looked at where the model's
     zero_scores_worth is at least ONSET, NaN if there is none; last_step, the last step looked at; input_rms, the root
@@ -53,7 +53,7 @@ FAMILIES = {(True, True): "layernorm", (True, False): "projection", (False, True
 
 
 def dose(variant: str, norms: Mapping[str, Any], d_model: int = 1) -> Dose | None:
-    """The family and size of a variant, built in or one of the settings' `norms`, for vectors of size `d_model`.
+    """Return the family and size of a variant, built in or one of the settings' `norms`, for vectors of size `d_model`.
 
     Without `d_model` a division by d is left out.
 

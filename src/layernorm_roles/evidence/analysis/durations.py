@@ -20,11 +20,12 @@ RULES = {
 
 
 def durations(files: Iterable[str | Path]) -> pd.DataFrame:
-    """Columns rule, jobs, wall_minutes (of all jobs together) and largest_memory_mb (of one job), longest rule first.
+    """Return the time and memory that the jobs of each rule took, the longest rule first.
 
-    `files` are benchmark files under a folder named `benchmarks`; ValueError if none is given, or one lies elsewhere.
-    A file that is gone or damaged is no error: the rule then has no time. Their processor time is not used, because
-    Snakemake looks at it every 30 s and misses what came after.
+    Columns rule, jobs, wall_minutes (of all jobs together) and largest_memory_mb (of one job). `files` are benchmark
+    files under a folder named `benchmarks`; ValueError if none is given, or one lies elsewhere. A file that is gone or
+    damaged is no error: the rule then has no time. Their processor time is not used, because Snakemake looks at it
+    every 30 s and misses what came after.
     """
     rows = []
     for file in sorted(map(Path, files)):
@@ -49,7 +50,7 @@ def durations(files: Iterable[str | Path]) -> pd.DataFrame:
 
 
 def _measured(file: Path) -> tuple[float, float]:
-    """Seconds and largest memory (MB) of the job that a benchmark file is about; NaN if it cannot be read."""
+    """Return the seconds and the largest memory (MB) of the job of a benchmark file; NaN if it cannot be read."""
     try:
         jobs = pd.read_csv(file, sep="\t", na_values="-", usecols=["s", "max_rss"], dtype=float)
         return jobs.s.sum(min_count=1), jobs.max_rss.max()

@@ -23,16 +23,6 @@ def half_width(values: Values) -> float:
     return stdtrit(len(values) - 1, (1 + LEVEL) / 2) * values.std(ddof=1) / np.sqrt(len(values))
 
 
-def t_interval(values: Values) -> tuple[float, float]:
-    """Ends of Student's interval for the mean of independent values; a single value is returned as both ends."""
-    values = np.asarray(values, dtype=float)
-    mean = values.mean()
-    if len(values) < 2:
-        return mean, mean
-    half = half_width(values)
-    return mean - half, mean + half
-
-
 class Estimate(NamedTuple):
     """A mean over seeds and the ends of its 95 % interval; formatted as "mean [low, high]"."""
 
@@ -42,7 +32,7 @@ class Estimate(NamedTuple):
 
     @classmethod
     def of(cls, values: Values) -> "Estimate":
-        """The mean of one value a seed with Student's interval; NaN if a value is NaN.
+        """The mean of one value a seed with Student's interval; a single value is both ends of its own; NaN if one is.
 
         Infinite values stand for diverged runs, which are worse by an amount that nobody knows. With them the mean
         is infinite, and the interval is the limit of Student's as all infinite values grow together: its lower end
@@ -52,7 +42,8 @@ class Estimate(NamedTuple):
         if np.isinf(values).any() and not np.isnan(values).any():
             infinite = np.where(np.isinf(values), np.sign(values), 0.0)
             return cls.of(infinite).map(lambda end: end * np.inf)
-        return cls(float(values.mean()), *map(float, t_interval(values)))
+        mean, half = float(values.mean()), float(half_width(values)) if len(values) > 1 else 0.0
+        return cls(mean, mean - half, mean + half)
 
     @classmethod
     def of_any(cls, values: Values) -> "Estimate":
@@ -66,9 +57,13 @@ class Estimate(NamedTuple):
         """The increasing `function` of the mean and of both ends."""
         return Estimate(*map(float, map(function, self)))
 
-    def below(self, reference: float) -> "Estimate":
-        """How far the estimate lies below a reference value that is known exactly."""
-        return Estimate(reference - self.mean, reference - self.high, reference - self.low)
+    def __neg__(self) -> "Estimate":
+        """The estimate of the negative of the number, whose interval has its ends exchanged."""
+        return Estimate(-self.mean, -self.high, -self.low)
+
+    def __abs__(self) -> "Estimate":
+        """The estimate itself, or its negative where that has the positive mean."""
+        return self if self.mean >= 0 else -self
 
     def __format__(self, form: str) -> str:
         """The text "mean [low, high]" with every number in the format `form`."""
@@ -203,25 +198,18 @@ def log_ratio(
     )
 
 
-class Effects(NamedTuple):
-    """Main effects of the size of attention's input and of another factor, and their interaction, one value a seed."""
-
-    size: pd.Series
-    """Effect of the size of attention's input: large minus small, mean over both levels of the other factor."""
-    other: pd.Series
-    """Effect of the other factor, a part of LayerNorm: with it minus without, mean over both sizes."""
-    interaction: pd.Series
-    """The effect of the other factor at the large size minus its effect at the small one."""
-
-
-def two_by_two(values: pd.DataFrame, large: tuple[str, str], small: tuple[str, str]) -> Effects:
-    """Main effects and interaction of size and another factor, of the seeds that have all four values.
+def two_by_two(
+    values: pd.DataFrame, large: tuple[str, str], small: tuple[str, str], other: str
+) -> pd.DataFrame:
+    """Main effects and interaction of size and another factor, of the seeds that have all four values: a row a seed.
 
     `values` has a row a seed and a column a variant. `large` and `small` name two variants each: with the other factor
-    and without.
+    and without. Columns size (large minus small, mean over both levels of the other factor), `other` (with it minus
+    without, mean over both sizes), and interaction (the effect of the other factor at the large size minus that at the
+    small one).
     """
     values = values[[*large, *small]].dropna()
     with_large, without_large, with_small, without_small = (values[name] for name in values)
     at_large, at_small = with_large - without_large, with_small - without_small
     size = (with_large + without_large - with_small - without_small) / 2
-    return Effects(size, (at_large + at_small) / 2, at_large - at_small)
+    return pd.DataFrame({"size": size, other: (at_large + at_small) / 2, "interaction": at_large - at_small})

@@ -10,12 +10,12 @@ from layernorm_roles.schemas import OWN
 
 
 def in_heads(keys: pd.DataFrame) -> pd.DataFrame:
-    """The rows of table key_selectability on the heads of the models with LayerNorm, in the long contexts."""
+    """Return the rows of table key_selectability on the heads of models with LayerNorm, in the long contexts."""
     return keys[(keys.variant == "layernorm") & (keys.texts == "long") & (keys.site == "head")]
 
 
 def narrower(keys: pd.DataFrame, model: str) -> dict[int, str]:
-    """The models that are as wide as `model` and read contexts as long, but have narrower heads: name by d_head.
+    """Return the names, by d_head, of models as wide as `model`, with contexts as long, that have narrower heads.
 
     keys: table key_selectability. The narrowest heads come first; of two models with equal heads the first counts.
     """
@@ -25,15 +25,12 @@ def narrower(keys: pd.DataFrame, model: str) -> dict[int, str]:
     if model not in sizes.index or model not in widths.index:
         return {}
     alike = sizes.index[(sizes == sizes.loc[model]).all(axis=1)].intersection(widths.index, sort=False)
-    found: dict[int, str] = {}
-    for name in alike:
-        if widths[name] < widths[model]:
-            found.setdefault(int(widths[name]), name)
-    return dict(sorted(found.items()))
+    narrow = widths[alike][lambda d: d < widths[model]].drop_duplicates().sort_values()
+    return {int(d): name for name, d in narrow.items()}
 
 
 def by_width(keys: pd.DataFrame) -> pd.DataFrame:
-    """Per cent of unselectable keys in the heads of every layer of the models with LayerNorm, in the long contexts.
+    """Return the per cent of unselectable keys in the heads of each layer of models with LayerNorm, in long contexts.
 
     keys: table key_selectability. Columns model, causal, checkpoint, layer, d_head, n_keys (mean, rounded), percent
     (mean over seeds, contexts and heads), low, high (95 % interval over seeds), seeds (their number).
@@ -50,7 +47,7 @@ def by_width(keys: pd.DataFrame) -> pd.DataFrame:
 
 
 def gaussian_percent(keys: pd.DataFrame, fewer: int = 0) -> float:
-    """Per cent of unselectable keys that is expected of Gaussian keys, mean over the rows of table key_selectability.
+    """Return the per cent of Gaussian keys expected to be unselectable, mean over rows of table key_selectability.
 
     For each row they are as many as its keys, have as many dimensions less `fewer`, and the same rivals: all keys or,
     where the row is causal, those before. NaN without rows.
@@ -63,7 +60,7 @@ def gaussian_percent(keys: pd.DataFrame, fewer: int = 0) -> float:
 
 
 def shares_reached(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """Per cent of the keys in heads that get a share of a query's attention, from table language_model_ceilings.
+    """Return the per cent of keys in heads that get a share of a query's attention, from language_model_ceilings.
 
     A row for each model, variant, checkpoint, set of queries and threshold of THRESHOLDS. Of the set `OWN`, the queries
     of the context, each sees the keys up to its position alone, while ceilings are among all keys. Columns model,

@@ -8,9 +8,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from layernorm_roles.evidence.analysis.estimate import Estimate, half_width, rates_chosen_by_others
-from layernorm_roles.evidence.analysis.majority import arrivals
-from layernorm_roles.evidence.analysis.order import legend_order
-from layernorm_roles.evidence.legends import PAPER_MODEL
+from layernorm_roles.evidence.legends import PAPER_MODEL, legend_order
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 POINT = ["base_learning_rate", "steps"]
@@ -83,16 +81,6 @@ def attention(metrics: pd.DataFrame, model: str) -> Attention:
     )
 
 
-def steps_to_attend(metrics: pd.DataFrame, model: str, loss: float) -> pd.DataFrame:
-    """Steps until the validation loss of each of a model's longest runs first falls to `loss`: see `majority.arrivals`.
-
-    Columns variant, seed, base_learning_rate, steps and last_step.
-    """
-    runs = metrics[metrics.model == model]
-    longest = runs[runs.steps == runs.steps.max()]
-    return arrivals(longest, ["variant", "seed", "base_learning_rate"], "valid_loss", loss)
-
-
 def of_single_points(metrics: pd.DataFrame) -> pd.DataFrame:
     """The rows of table language_model_metrics of the models whose runs have one learning rate and one length."""
     points = metrics.drop_duplicates(["model", *POINT]).model.value_counts()
@@ -143,20 +131,18 @@ def baselines(metrics: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for model, losses in of_single_points(metrics).groupby("model", sort=False):
-        final = final_losses(metrics, model)
+        final, unigram = (final_losses(metrics, model, column) for column in ("valid_loss", "unigram_loss"))
         bare = final.get(NO_ATTENTION_VARIANT, pd.Series(dtype=float)).dropna()
         for variant in legend_order(final.columns):
-            numbers = {
-                "valid_loss": final[variant].dropna(),
-                "gain_over_unigram": gain_over_unigram(metrics, model, variant),
-                "worth_of_attention": worth_of_attention(metrics, model, variant)
-                if variant != NO_ATTENTION_VARIANT
-                else bare.iloc[:0],
-            }
-            row = {"model": model, "variant": variant, "seeds": len(numbers["valid_loss"])}
-            row |= {"step": int(losses.step.max()), "no_attention_loss": bare.mean()}
-            row["unigram_loss"] = final_losses(metrics, model, "unigram_loss")[variant].mean()
-            for name, values in numbers.items():
+            own = final[variant].dropna()
+            worth = worth_of_attention(metrics, model, variant)
+            row = {"model": model, "variant": variant, "seeds": len(own), "step": int(losses.step.max())}
+            row |= {"no_attention_loss": bare.mean(), "unigram_loss": unigram[variant].mean()}
+            for name, values in (
+                ("valid_loss", own),
+                ("gain_over_unigram", gain_over_unigram(metrics, model, variant)),
+                ("worth_of_attention", worth[:0] if variant == NO_ATTENTION_VARIANT else worth),
+            ):
                 row |= zip((name, f"{name}_low", f"{name}_high"), Estimate.of_any(values), strict=True)
             rows.append(row)
     return pd.DataFrame(rows)
@@ -200,18 +186,13 @@ def pilot() -> pd.DataFrame:
     setting = ["d_model", "heads", "layers", "context_length", "batch_size", "learning_rate", "steps"]
     means = runs.groupby([*setting, "variant"])[["valid_loss", "cpu_seconds"]].mean().unstack("variant")
     losses = means["valid_loss"].reindex(columns=[*PAPER_SCALING, NO_ATTENTION_VARIANT, "unigram"])
+    names = ["valid_loss", "projection_loss", "no_attention_loss", "unigram_loss"]
+    table = losses.set_axis(names, axis=1)
+    table["worth_of_attention"] = table.no_attention_loss - table.valid_loss
+    table["cpu_seconds"] = means["cpu_seconds"].reindex(columns=["layernorm"]).layernorm
     seeds = runs[runs.variant == "layernorm"].groupby(setting).seed.nunique()
-    table = pd.DataFrame(
-        {
-            "seeds": seeds.reindex(losses.index, fill_value=0),
-            "valid_loss": losses.layernorm,
-            "projection_loss": losses.projection,
-            "no_attention_loss": losses[NO_ATTENTION_VARIANT],
-            "unigram_loss": losses.unigram,
-            "worth_of_attention": losses[NO_ATTENTION_VARIANT] - losses.layernorm,
-            "cpu_seconds": means["cpu_seconds"].reindex(columns=["layernorm"]).layernorm,
-        }
-    ).reset_index()
+    table.insert(0, "seeds", seeds.reindex(losses.index, fill_value=0))
+    table = table.reset_index()
     return table.sort_values(["worth_of_attention", "valid_loss"], ascending=[False, True], ignore_index=True)
 
 
@@ -261,20 +242,15 @@ def token_shares(tokens: pd.DataFrame) -> pd.DataFrame:
     Columns token, occurrences (in all sentences, layers and seeds), initial_percent and final_percent (of the
     occurrences, before training and after); the tokens that are unselectable most often come first.
     """
-    counts = (
-        without_scaling(tokens)
-        .groupby(["token", "checkpoint"])
-        .unselectable.agg(["size", "mean"])
-        .unstack("checkpoint")
-    )
+    groups = without_scaling(tokens).groupby(["token", "checkpoint"]).unselectable
+    counts = groups.agg(["size", "mean"]).unstack("checkpoint")
     shares = pd.DataFrame(
         {
-            "token": counts.index,
-            "occurrences": counts["size", "final"].to_numpy(),
-            "initial_percent": 100 * counts["mean", "initial"].to_numpy(),
-            "final_percent": 100 * counts["mean", "final"].to_numpy(),
+            "occurrences": counts["size", "final"],
+            "initial_percent": 100 * counts["mean", "initial"],
+            "final_percent": 100 * counts["mean", "final"],
         }
-    )
+    ).reset_index()
     return shares.sort_values(["final_percent", "occurrences", "token"], ascending=[False, False, True])
 
 

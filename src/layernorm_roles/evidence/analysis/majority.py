@@ -10,8 +10,14 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.estimate import Estimate, log_ratio, rates_chosen_by_others, two_by_two
-from layernorm_roles.evidence.analysis.order import legend_order
+from layernorm_roles.evidence.analysis.estimate import (
+    NOTHING,
+    Estimate,
+    log_ratio,
+    rates_chosen_by_others,
+    two_by_two,
+)
+from layernorm_roles.evidence.legends import legend_order
 
 SETTING = ["experiment", "d_model", "base_learning_rate"]
 RUN = [*SETTING, "variant", "seed"]
@@ -91,44 +97,24 @@ def steps_to_reach(metrics: pd.DataFrame, thresholds: Sequence[float] = THRESHOL
     )
 
 
-def steps_to_equal_attention(metrics: pd.DataFrame, share: float) -> pd.DataFrame:
-    """Optimiser steps from which on `attention_share` stays at least `share`, for every run: see `arrivals`.
-
-    Columns RUN, steps (0 if it always is) and last_step.
-    """
-    return arrivals(metrics, RUN, "attention_share", share, for_good=True)
-
-
-def log_ratio_of_steps(slow: pd.DataFrame, fast: pd.DataFrame) -> Estimate:
-    """Mean and interval of the logarithm of the steps of `slow` over those of `fast`, over the seeds of both.
-
-    Both have a row a seed with the columns seed, steps, last_step. A run that did not get there needs more than its
-    `last_step`, which makes the estimate a bound, see `estimate.log_ratio`. Fewer steps than one count as one.
-    """
-    slow, fast = slow.set_index("seed"), fast.set_index("seed")
-    return log_ratio(
-        slow.steps.clip(lower=1), fast.steps.clip(lower=1), at_least=(slow.last_step, fast.last_step)
-    )
-
-
 def convergence(runs: pd.DataFrame) -> pd.DataFrame:
     """For each setting, variant and threshold: how many runs reached it, and how fast relative to layernorm.
 
     `runs` is the result of `steps_to_reach`. Columns SETTING, variant, test_loss, runs, reached, median_steps, pairs,
     ratio_to_layernorm, ratio_low, ratio_high. The median counts a run that does not get there as slower than all. The
     ratio of steps is the geometric mean over the seeds that ran with both variants (`pairs`), with Student's 95 %
-    interval on its logarithm, NaN for one pair; runs that do not get there make it a bound, with an end that is 0 or
-    infinite, as `estimate.log_ratio` says.
+    interval on its logarithm, NaN for one pair. Fewer steps than one count as one; runs that do not get there make the
+    ratio a bound, with an end that is 0 or infinite, as `estimate.log_ratio` says.
     """
     rows = []
     for (*setting, threshold), part in runs.groupby([*SETTING, "test_loss"]):
-        by_variant = dict(list(part.groupby("variant")))
+        by_variant = {variant: own.set_index("seed") for variant, own in part.groupby("variant")}
+        base = by_variant.get("layernorm", part.iloc[:0])
         for variant, own in by_variant.items():
-            ratio, pairs = Estimate(np.nan, np.nan, np.nan), 0
-            if "layernorm" in by_variant:
-                pairs = len(set(own.seed) & set(by_variant["layernorm"].seed))
+            pairs, ratio = len(own.index.intersection(base.index)), NOTHING
             if pairs:
-                ratio = log_ratio_of_steps(own, by_variant["layernorm"]).map(np.exp)
+                steps = (each.steps.clip(lower=1) for each in (own, base))
+                ratio = log_ratio(*steps, at_least=(own.last_step, base.last_step)).map(np.exp)
             if pairs == 1:  # it has no interval, but may be a bound
                 ratio = Estimate(ratio.mean, *(end if end in (0, np.inf) else np.nan for end in ratio[1:]))
             median, reached = own.steps.fillna(np.inf).median(), int(own.steps.notna().sum())
@@ -136,9 +122,10 @@ def convergence(runs: pd.DataFrame) -> pd.DataFrame:
     counts = ["test_loss", "runs", "reached", "median_steps", "pairs"]
     ratios = ["ratio_to_layernorm", "ratio_low", "ratio_high"]
     table = pd.DataFrame(rows, columns=[*SETTING, "variant", *counts, *ratios])
-    rank = {variant: i for i, variant in enumerate(legend_order(table.variant))}
-    by = [*(table[column] for column in SETTING), table.variant.map(rank), -table.test_loss]
-    return table.iloc[np.lexsort(by[::-1])].reset_index(drop=True)
+    table["variant"] = pd.Categorical(table.variant, legend_order(table.variant))
+    order = [True] * len(SETTING) + [True, False]
+    table = table.sort_values([*SETTING, "variant", "test_loss"], ascending=order, ignore_index=True)
+    return table.astype({"variant": str})
 
 
 # Learning rates
@@ -185,26 +172,18 @@ def sweep(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
     for (experiment, d_model), whole in metrics.groupby(["experiment", "d_model"]):
         if whole.base_learning_rate.nunique() < 2:
             continue
-        best, ends = best_rates(whole, "loss"), last_rows(whole)
-        arrivals = steps_to_reach(whole, [loss])
+        best, ends, arrived = best_rates(whole, "loss"), last_rows(whole), steps_to_reach(whole, [loss])
         for (variant, rate), runs in ends.groupby(["variant", "base_learning_rate"]):
-            accuracy = Estimate.of_any(runs.test_accuracy)
-            own = arrivals[(arrivals.variant == variant) & (arrivals.base_learning_rate == rate)]
+            chosen, own = (
+                each[(each.variant == variant) & (each.base_learning_rate == rate)]
+                for each in (best, arrived)
+            )
             steps = Estimate.of_any(np.log(own.steps.fillna(own.last_step).clip(lower=1))).map(np.exp)
             reached = int(own.steps.notna().sum())
-            chosen = int(((best.variant == variant) & (best.base_learning_rate == rate)).sum())
-            high = steps.high if reached == len(own) else np.inf
-            measured = (
-                len(runs),
-                chosen,
-                runs.test_loss.mean(),
-                *accuracy,
-                reached,
-                steps.mean,
-                steps.low,
-                high,
-            )
-            rows.append((experiment, d_model, rate, variant, *measured))
+            steps = steps._replace(high=steps.high if reached == len(own) else np.inf)
+            counts = (len(runs), len(chosen), runs.test_loss.mean())
+            accuracy = Estimate.of_any(runs.test_accuracy)
+            rows.append((experiment, d_model, rate, variant, *counts, *accuracy, reached, *steps))
     losses = ["runs", "chosen", "test_loss", "test_accuracy", "accuracy_low", "accuracy_high"]
     columns = [*SETTING, "variant", *losses, "reached", "steps", "steps_low", "steps_high"]
     return pd.DataFrame(rows, columns=columns)
@@ -254,8 +233,7 @@ def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float) -> pd.Dat
             accuracy = runs[runs.step == step].pivot(index="seed", columns="variant", values="test_accuracy")
             quantities.append(("accuracy", step, 100 * accuracy))
         for quantity, step, values in quantities:
-            effects = two_by_two(values, *SIZE_AND_PROJECTION)
-            for effect, seeds in zip(("size", "projection", "interaction"), effects, strict=True):
+            for effect, seeds in two_by_two(values, *SIZE_AND_PROJECTION, "projection").items():
                 estimate = Estimate.of_any(seeds)
                 estimate = estimate.map(np.exp) if quantity == "steps" else estimate
                 rows.append((*setting, quantity, step, effect, len(seeds), *estimate))

@@ -19,18 +19,18 @@ _PLACE = ["model", "queries", "normalised", "layer"]
 
 
 def number_below(ceilings: pd.DataFrame, threshold: float, bound: str = "upper") -> pd.Series:
-    """How many pairs of each row of a table of ceilings have a bound, upper or lower, below one of CEILING_SHARES."""
+    """Return how many pairs of each row of a table of ceilings have a bound below one of CEILING_SHARES."""
     counts = ceilings[f"{bound}_below"].map(lambda counts: counts[CEILING_SHARES.index(threshold)])
     return counts.astype(float)
 
 
 def by_layer(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a table of ceilings that have a layer each, without those of all layers together."""
+    """Return the rows of a table of ceilings that are of one layer each, without those of all layers together."""
     return ceilings[ceilings.layer.notna()].astype({"layer": int})
 
 
 def below(ceilings: pd.DataFrame, threshold: float, bound: str = "upper") -> pd.DataFrame:
-    """Per cent of the pairs that no query of a set gives the threshold: a row a context, columns _PLACE.
+    """Return the per cent of pairs that no query of a set gives the threshold: a row a context, columns _PLACE.
 
     ceilings: table attention_ceilings. Only certified bounds count; with `bound` lower the pairs that no known query
     gives the threshold.
@@ -42,7 +42,7 @@ def below(ceilings: pd.DataFrame, threshold: float, bound: str = "upper") -> pd.
 
 
 def shares_below(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """Per cent of the pairs that no query of a set gives a threshold, from table attention_ceilings.
+    """Return the per cent of pairs that no query of a set gives a threshold, from table attention_ceilings.
 
     Columns model, queries, normalised, layer, threshold, percent (mean over contexts), low, high (95 % interval over
     contexts; NaN for a single one), contexts and heads (numbers), undecided_percent (pairs whose bounds enclose the
@@ -64,7 +64,7 @@ def shares_below(ceilings: pd.DataFrame) -> pd.DataFrame:
 
 
 def quantiles(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """Quantiles of the ceilings of a layer's pairs, from table attention_ceilings.
+    """Return quantiles of the ceilings of a layer's pairs, from table attention_ceilings.
 
     Columns model, queries, normalised, layer, quantile, ceiling (upper bounds; mean over contexts of the quantile in
     each), low, high (95 % interval over contexts; NaN for a single one).
@@ -77,7 +77,7 @@ def quantiles(ceilings: pd.DataFrame) -> pd.DataFrame:
 
 
 def tokens_below(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """How often the keys of each token cannot get half of a query's attention, from table token_ceilings.
+    """Return how often the keys of each token cannot get half of a query's attention, from table token_ceilings.
 
     The queries are those behind the norm, the keys those in use, of the layer where most keys cannot. Columns model,
     layer, token, occurrences (positions in all contexts), contexts (in which it occurs), percent (of its pairs that are
@@ -95,14 +95,12 @@ def tokens_below(ceilings: pd.DataFrame) -> pd.DataFrame:
             rows.append((model, layer, token, *numbers, part.upper.median(), part.received_max.max()))
     columns = ["occurrences", "contexts", "percent", "low", "high", "ceiling", "received"]
     found = pd.DataFrame(rows, columns=["model", "layer", "token", *columns])
-    order = found.assign(rising=-found.percent).sort_values(
-        ["model", "rising", "ceiling", "token"], kind="stable"
-    )
-    return found.loc[order.index].reset_index(drop=True)
+    order = {"model": True, "percent": False, "ceiling": True, "token": True}
+    return found.sort_values([*order], ascending=[*order.values()], ignore_index=True)
 
 
 def unselectable_in_heads(keys: pd.DataFrame, site: str, undecided: bool = False) -> pd.DataFrame:
-    """Per cent of the keys of a layer's heads that are certified unselectable: a row a context, a column a layer.
+    """Return the per cent of keys in heads that are certified unselectable: a row a context, a column a layer.
 
     keys: table pretrained_keys, of which the rows of one site (and of one number of dimensions) among all keys of a
     context are taken. With `undecided` the keys that the data's precision cannot decide count too.
@@ -113,7 +111,7 @@ def unselectable_in_heads(keys: pd.DataFrame, site: str, undecided: bool = False
 
 
 def cut_heads(keys: pd.DataFrame) -> pd.DataFrame:
-    """Per cent of unselectable keys by the number of principal components that are left of a head's keys.
+    """Return the per cent of unselectable keys by the number of principal components that are left of a head's keys.
 
     keys: table pretrained_keys. Columns model, layer, dimensions (all of the head's in the last row of a layer),
     n_keys (mean), percent (mean over contexts and heads), low, high (95 % interval over contexts; NaN for a single
@@ -132,7 +130,7 @@ def cut_heads(keys: pd.DataFrame) -> pd.DataFrame:
 
 
 def ones_ratios(shares: pd.DataFrame) -> pd.DataFrame:
-    """The shares along the ones vector, with a column ratio: times the share of a random direction, which is 1/d.
+    """Return the shares along the ones vector with a column ratio, over the share along a random direction, 1/d.
 
     shares: table ones_share or language_model_ones_share, of which the norms of the residual stream are taken, and not
     those of queries and keys, which have fewer dimensions.

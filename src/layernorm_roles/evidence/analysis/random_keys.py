@@ -10,7 +10,7 @@ EXPECTED_KEYS = 10.0
 
 
 def z_scores(norms: pd.DataFrame) -> pd.DataFrame:
-    """Table random_keys with columns z and comparable: the simulation against the exact expectation.
+    """Return table random_keys with columns z and comparable, which hold the simulation against the exact expectation.
 
     z = (mean_unselectable - expected_unselectable) / standard error. A rare count of few keys has few values, and the
     fewer it happened to see, the smaller is its own standard deviation. The standard error is therefore that at the
@@ -28,7 +28,7 @@ def z_scores(norms: pd.DataFrame) -> pd.DataFrame:
 
 
 def share_of_matrices(cells: pd.DataFrame, undecided: bool = False) -> Estimate:
-    """Per cent of the matrices of all cells that have an unselectable key, with Clopper and Pearson's interval.
+    """Return the per cent of matrices in all cells that have an unselectable key, with Clopper and Pearson's interval.
 
     Counted are certified keys. With `undecided` the share is an upper bound: every key that the data's precision
     cannot decide counts as the unselectable key of one more matrix.

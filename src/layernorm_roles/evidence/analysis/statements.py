@@ -8,9 +8,10 @@ RUN = ["placement", "depth", "learning_rate", "seed"]
 
 
 def final_losses(placement: pd.DataFrame) -> pd.DataFrame:
-    """Columns of RUN and loss; a row a run. `loss` is the mean training loss of the last tenth of the steps.
+    """Return the final loss of every run of the experiment on pre-norm and post-norm: columns RUN and loss.
 
-    A loss that is not finite counts as worse than any finite one: the loss of such a run is infinite.
+    It is the mean training loss of the last tenth of the steps, infinite where a loss is not finite, so that such a run
+    counts as worse than any other.
     """
     steps = placement.step.max() + 1
     end = placement[placement.step >= steps - max(1, steps // 10)]
@@ -19,7 +20,7 @@ def final_losses(placement: pd.DataFrame) -> pd.DataFrame:
 
 
 def position_accuracies(probe: pd.DataFrame) -> pd.DataFrame:
-    """Per cent of the tokens whose position a linear probe names in the residual stream, from table position_probe.
+    """Return the per cent of tokens whose position a linear probe of the residual stream names, from position_probe.
 
     Columns placement, residual, trained (after training, or before), layer (before which), seed, and percent: mean over
     the runs of a seed that did not diverge, of the deepest networks that were probed.
@@ -31,6 +32,6 @@ def position_accuracies(probe: pd.DataFrame) -> pd.DataFrame:
 
 
 def exponent(x: pd.Series, y: pd.Series) -> float:
-    """The exponent p of y ~ x^p: the slope of the least-squares line of log y over log x; both are positive."""
+    """Return the exponent p of y ~ x^p: the slope of the least-squares line of log y over log x; both are positive."""
     covariance = np.cov(np.log(x), np.log(y), bias=True)
     return covariance[0, 1] / covariance[0, 0]

@@ -1,6 +1,6 @@
 """The judge: every claim, its test and its verdict, from the tables of a reproduction alone.
 
-The YAML files say in words what is claimed and how it is tested, as `entries` explains. Most tests are data there:
+The YAML files say in words what is claimed and how it is tested, as `claim` explains. Most tests are data there:
 comparisons of `quantities`; others are functions in the module beside the file. `rules` has the thresholds and says how
 findings make a verdict.
 """
@@ -14,13 +14,15 @@ import pandas as pd
 
 from layernorm_roles import store
 from layernorm_roles.evidence.analysis.estimate import holm
-from layernorm_roles.evidence.claims import entries, preregistration
-from layernorm_roles.evidence.claims.claim import Claim, Tables
+from layernorm_roles.evidence.claims import preregistration
+from layernorm_roles.evidence.claims.claim import Claim
+from layernorm_roles.evidence.claims.claim import claims as _claims
+from layernorm_roles.evidence.claims.comparison import Tables
 from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
 from layernorm_roles.provenance import joined
 from layernorm_roles.schemas import SCHEMAS
 
-CLAIMS: tuple[Claim, ...] = tuple(entries.claims())
+CLAIMS: tuple[Claim, ...] = tuple(_claims())
 """All claims, in the order of the page."""
 
 _BESIDE = ("random_keys_precision", "language_model_attention")

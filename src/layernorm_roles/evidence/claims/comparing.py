@@ -1,37 +1,17 @@
-"""The test that an entry of the YAML files gives as data: what is asked of a quantity's columns, or between two.
-
-An entry lists its comparisons under `compare`. Each has
-
-    over     two columns, the first minus the second; of a quantity in the unit × these are logarithms; or
-    alone    one column, or several: a name that ends in * stands for all columns that begin with what is before it
-    less     a number and two columns: so many times the difference of these is taken from the difference, by seed;
-    plus     the same is added to it
-    asked    what is asked of the estimate: one of the keys of `claim.ASKED`, with a number. Without it nothing is asked
-    role     effect, control, context or gate; the first is an effect, and others are context. Without what is asked of
-             a gate, which says that there is something to explain, there is no verdict
-    part     which part of the verdict it counts in, see `claim.Comparison.part`; each: every column is a part
-    of       the experiment or model, where it is not the entry's
-    quantity where it is not the entry's
-    if_lacking  "leave out", or "cannot tell", where the run lacks a column or an experiment; otherwise the claim
-             cannot be tested then
-    also     a key of PASSING: if columns whose names begin with it meet what is asked too, the claim's row says so
-
-A number may be one of `rules` or of `reported_numbers`, by its name, or a product of some: 0.5 accuracy_gap. The first
-comparison is the claim's own. What the source reports for it stands under `reported`.
-"""
+"""The test that an entry of the YAML files gives as data: what is asked of a quantity's columns, or between two."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from typing import Any, get_args
+from functools import cache, partial
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainValidator, model_validator
 
 from layernorm_roles.evidence.analysis.estimate import NOTHING
 from layernorm_roles.evidence.analysis.paper import reported
-from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.claim import (
+from layernorm_roles.evidence.claims import documents, language_model, pretrained, projection, rules, scaling
+from layernorm_roles.evidence.claims.comparison import (
     ASKED,
     RATIO,
     UNTRAINED,
@@ -44,15 +24,21 @@ from layernorm_roles.evidence.claims.claim import (
     ask,
     sentences,
 )
-from layernorm_roles.evidence.claims.quantities import BEFORE_TRAINING, Less, Measured, Quantity
+from layernorm_roles.evidence.claims.quantities import BEFORE_TRAINING, Measured, Quantity
 from layernorm_roles.variants import PAPER_PROJECTION
+
+MODULES = (projection, scaling, language_model, pretrained, documents)
+"""The modules with the quantities that the YAML files beside them name, in the order of the page."""
+
+QUANTITIES = {name: quantity for module in MODULES for name, quantity in module.QUANTITIES.items()}
+"""The quantities of all modules, by name."""
 
 PASSING = {BEFORE_TRAINING: UNTRAINED, "without norm ": "the same heads without the norm"}
 """In words, models or keys that may pass a test as well, by the beginning of the names of their columns."""
 
 
 def one_of(known: Collection[Any], name: Any, what: str) -> Any:
-    """The `name` itself; ValueError, which says what is unknown, if it is not among the `known` ones."""
+    """Return `name`; raise ValueError, which says what is unknown, if it is not among the `known` ones."""
     if name not in known:
         raise ValueError(f"unknown {what} {name!r}; expected one of {', '.join(map(str, known))}")
     return name
@@ -63,7 +49,7 @@ def one_of(known: Collection[Any], name: Any, what: str) -> Any:
 
 @cache
 def reported_numbers() -> dict[str, Any]:
-    """The effects that the paper reports, by the names that entries give them; a list has a number a layer."""
+    """Return the effects that the paper reports, by the names that claims give them, or a list of one a layer."""
     small, models = reported()["majority"], reported()["language_model"]
     with_projection, without = (small[v]["test_accuracy"][rules.ACCURACY_STEP] for v in PAPER_PROJECTION)
     gaps = {
@@ -81,161 +67,157 @@ def reported_numbers() -> dict[str, Any]:
     }
 
 
-def names_a_number(value: Any) -> bool:
-    """Whether a value of an entry is the name of a threshold or of a reported number."""
-    return isinstance(value, str) and (value.isupper() or value in reported_numbers())
+def number(given: Any) -> Any:
+    """Return the number that a claim gives as such, by its name, or as a product such as "0.5 accuracy_gap".
 
-
-def number(name: Any) -> Any:
-    """The number that an entry gives, as such or by its name, with a factor or not; ValueError for an unknown name."""
-    if not isinstance(name, str):
-        return name if name is None else float(name)
-    words = [float(word) if re.fullmatch(r"\d+(\.\d*)?", word) else _number(word) for word in name.split(" ")]
-    return float(np.prod(words)) if words[1:] else words[0]
-
-
-def _number(name: str) -> Any:
-    known = vars(rules) if name.isupper() else reported_numbers()
-    if name not in known:
-        raise ValueError(
-            f"unknown number {name!r}; expected a number, a threshold of rules or a reported number"
-        )
-    return known[name] if isinstance(known[name], list) else float(known[name])
+    ValueError for an unknown name.
+    """
+    if not isinstance(given, str):
+        return given if given is None else float(given)
+    known = reported_numbers() | {name: value for name, value in vars(rules).items() if name.isupper()}
+    words = given.split(" ")
+    values = [
+        float(w) if re.fullmatch(r"\d+(\.\d*)?", w) else known[one_of(known, w, "number")] for w in words
+    ]
+    return values[0] if isinstance(values[0], list) else float(np.prod(values))
 
 
 # What an entry asks for
 
+Number = Annotated[Any, BeforeValidator(number)]
+"""A number as `number` takes it from an entry."""
 
-@dataclass(frozen=True)
-class Request:
-    """The comparison, or those of several columns, that an entry asks for."""
 
-    names: tuple[str, ...]
-    """The names of the two columns that are compared, or of the one."""
-    quantity: Quantity
-    place: tuple[str, str | None]
-    """The name of the quantity, and the experiment or model."""
+class Request(BaseModel):
+    """A comparison that a claim asks for: of each column that the name stands for, where that has a * for any text."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    over: tuple[str, ...] = ()
+    """Two columns, the first minus the second; of a quantity in the unit × these are logarithms."""
+    alone: str = ""
+    """In place of `over`, one column."""
+    less: tuple[Number, str, str] | None = None
+    """A number and two columns: so many times the difference of these is taken from the difference, by seed; an entry
+    has under `plus` what is added to it."""
+    asked: str | None = None
+    """The key of ASKED that says what is asked, which is itself the key of the entry; None if nothing is."""
+    number: Number = None
+    """The number that is asked, which the entry has under the key `asked`; a list has one for each layer."""
     role: Role
-    kind: str | None
-    """The key of ASKED that says what is asked; None if nothing is."""
-    number: Any
-    """The number of the question, or one for each layer."""
-    part: Any = None
-    elsewhere: str = ""
-    """The experiment or model, after a comma, where it is not the claim's own."""
-    if_lacking: str | None = None
-    also: str | None = None
-    less: Less | None = None
+    """Without what is asked of a gate, which says that there is something to explain, there is no verdict."""
+    part: int | Literal["cause", "each"] | None = None
+    """The part of the verdict that it counts in, see `Comparison.part`; each: every column is a part."""
+    quantity: Annotated[
+        Quantity, PlainValidator(lambda name: QUANTITIES[one_of(QUANTITIES, name, "quantity")])
+    ]
+    of: str | None
+    """The experiment or model."""
+    elsewhere: bool = False
+    """Whether the claim is about another experiment or model."""
+    if_lacking: Literal["leave out", "cannot tell"] | None = None
+    """What becomes of it where the run lacks a column or an experiment; None if the claim cannot be tested then."""
+    also: Annotated[str, AfterValidator(partial(one_of, PASSING, what="value of also"))] | None = None
+    """If columns whose names begin with this meet what is asked as well, the claim's row says so."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_entry(cls, entry: Mapping[str, Any]) -> dict[str, Any]:
+        fields = dict(entry)
+        for kind in ASKED.keys() & fields.keys():
+            fields |= {"asked": kind, "number": fields.pop(kind)}
+        if "plus" in fields:
+            times, *names = fields.pop("plus")
+            fields["less"] = (-number(times), *names)
+        return fields
+
+    @model_validator(mode="after")
+    def _columns_are_known(self) -> "Request":
+        if unknown := [name for name in self.columns if not self.quantity.knows(name)]:
+            raise ValueError(f"unknown column {unknown[0]!r}")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the two columns that are compared, or of the one."""
+        return self.over or (self.alone,)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of all columns that the comparison reads."""
-        return (*self.names, *(self.less.names if self.less else ()))
-
-    def words(self, names: Sequence[str]) -> str:
-        """What is compared of the columns called `names`."""
-        than = " over " if self.quantity.unit == RATIO else " minus "
-        words = than.join(names) + self.elsewhere
-        if not self.less:
-            return words
-        sign = "less" if self.less.times > 0 else "plus"
-        return f"{words}, {sign} {abs(self.less.times):g} times ({than.join(self.less.names)})"
+        return (*self.names, *(self.less[1:] if self.less else ()))
 
     def question(self, column: str) -> Question | None:
-        """What is asked of a column, with the number of its layer; None if nothing is asked."""
-        if self.kind is None:
+        """Return what is asked of a column, with the number of its layer if each has one; None if nothing is."""
+        if self.asked is None:
             return None
-        layers = isinstance(self.number, list)
-        bound = self.number[int(column.split()[-1]) - 1] if layers else self.number
-        return ask(self.kind, bound, self.quantity.unit)
+        by_layer = isinstance(self.number, list)
+        bound = self.number[int(column.split()[-1]) - 1] if by_layer else self.number
+        return ask(self.asked, bound, self.quantity.unit)
 
-    def lacking(self) -> Comparison:
-        """The comparison where there are no runs: its question is undecided."""
-        question, unit = self.question(self.names[0]), self.quantity.unit
-        return Comparison(self.words(self.names), NOTHING, None, question, self.role, unit)
+    def comparison(self, columns: Sequence[str], **measured: Any) -> Comparison:
+        """Return the comparison of columns, with what was `measured` of them; if that is left out nothing was."""
+        than = " over " if self.quantity.unit == RATIO else " minus "
+        words = than.join(columns) + (f", {self.of}" if self.elsewhere else "")
+        if self.less:
+            times, *others = self.less
+            words += f", {'less' if times > 0 else 'plus'} {abs(times):g} times ({than.join(others)})"
+        fields = {"estimate": NOTHING, "n_runs": None, "role": self.role}
+        return Comparison(
+            words, question=self.question(columns[0]), unit=self.quantity.unit, **fields | measured
+        )
 
     def comparisons(self, measured: Measured, beginning: str = "") -> Iterator[Comparison]:
-        """The comparisons of the columns whose names have this beginning; Untestable without columns or seeds.
+        """Yield the comparisons of the columns whose names have this beginning; Untestable without columns or seeds.
 
         Those with a beginning count in no part of the verdict.
         """
-        names, role, part = [beginning + name for name in self.names], self.role, self.part
-        for i, column in enumerate([names] if names[1:] else [[name] for name in measured.columns(names[0])]):
-            estimate, n, worst = measured.estimate(*column, less=self.less)
-            counted = "" if names[1:] else measured.counted(column[0], estimate)
-            yield Comparison(
-                self.words(column),
-                estimate,
-                n,
-                self.question(column[0]),
-                "context" if beginning else role,
-                self.quantity.unit,
-                ", ".join(filter(None, (self.quantity.words, counted))),
-                None if beginning else i if part == "each" else part,
-                worst,
+        names = [beginning + name for name in self.names]
+        for i, columns in enumerate(
+            [names] if self.over else [[each] for each in measured.columns(names[0])]
+        ):
+            estimate, n, worst = measured.estimate(*columns, less=self.less)
+            counted = "" if self.over else measured.counted(columns[0], estimate)
+            yield self.comparison(
+                columns,
+                estimate=estimate,
+                n_runs=n,
+                worst=worst,
+                role="context" if beginning else self.role,
+                statistic=", ".join(filter(None, (self.quantity.words, counted))),
+                part=None if beginning else i if self.part == "each" else self.part,
             )
 
 
-_KEYS = ("over", "alone", "less", "plus", "role", "part", "of", "quantity", "if_lacking", "also", *ASKED)
-
-
-def request(
-    spec: Mapping[str, Any], defaults: Mapping[str, Any], quantities: Mapping[str, Quantity]
-) -> Request:
-    """The checked comparison of an entry, from its YAML; ValueError, naming what is wrong."""
-    for key in spec:
-        one_of(_KEYS, key, "key")
-    name, of = (defaults | spec)["quantity"], (defaults | spec)["of"]
-    quantity = quantities[one_of(quantities, name, "quantity")]
-    names, less = tuple(spec.get("over") or [spec.get("alone", "")]), None
-    for key, sign in (("less", 1), ("plus", -1)):
-        if key in spec:
-            less = Less(sign * number(spec[key][0]), (*spec[key][1:],))
-    if unknown := [each for each in (*names, *(less.names if less else ())) if not quantity.knows(each)]:
-        raise ValueError(f"{name}: unknown column {unknown[0]!r} under over, alone, less or plus")
-    kind = next((key for key in spec if key in ASKED), None)
-    return Request(
-        names,
-        quantity,
-        (name, of),
-        one_of(get_args(Role), spec["role"], "role"),
-        kind,
-        kind and number(spec[kind]),
-        spec.get("part"),
-        f", {of}" if "of" in spec else "",
-        one_of((None, "leave out", "cannot tell"), spec.get("if_lacking"), "value of if_lacking"),
-        one_of((None, *PASSING), spec.get("also"), "value of also"),
-        less,
-    )
-
-
 def compare(requests: Sequence[Request], reported: Any, tables: Tables) -> Outcome:
-    """The outcome of the comparisons of an entry; `reported` is a number or, for a table of the paper, one a layer.
+    """Return the outcome of the comparisons that a claim asks for; `reported` is a number or, of a table, one a layer.
 
     The columns of a place that may not be lacking are measured together, and those that may be with them.
     """
     measured: dict[tuple[Any, ...], Measured] = {}
     rows, others, notes, specifics, passing = [], [], [], [], {}
     for each in requests:
-        together = [*(own for own in requests if own.place == each.place and not own.if_lacking), each]
-        names = (name.removeprefix(BEFORE_TRAINING) for own in together for name in own.columns)
-        key = (each.place, *dict.fromkeys(names))
+        place = each.quantity, each.of
+        required = [own for own in requests if (own.quantity, own.of) == place and not own.if_lacking]
+        names = (name.removeprefix(BEFORE_TRAINING) for own in [*required, each] for name in own.columns)
+        columns = tuple(dict.fromkeys(names))
         try:
-            if key not in measured:
-                measured[key] = each.quantity.measure(tables, each.place[1], key[1:])
-            own = [*each.comparisons(measured[key])]
+            if (place, columns) not in measured:
+                measured[place, columns] = each.quantity.measure(tables, each.of, columns)
+            values = measured[place, columns]
+            own = [*each.comparisons(values)]
         except Untestable:
             if each.if_lacking is None:
                 raise
-            rows += [each.lacking()] if each.if_lacking == "cannot tell" else []
+            rows += [each.comparison(each.names)] if each.if_lacking == "cannot tell" else []
             continue
         rows += own
         if not each.if_lacking:
-            notes.append(measured[key].note)
-            specifics.append(measured[key].specifics)
+            notes.append(values.note)
+            specifics.append(values.specifics)
         if each.also:
             try:
-                alike = [*each.comparisons(measured[key], each.also)]
+                alike = [*each.comparisons(values, each.also)]
             except Untestable:
                 alike = []
             others += alike

@@ -12,7 +12,7 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis import statements
 from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.claim import Tables, Untestable
+from layernorm_roles.evidence.claims.comparison import Tables, Untestable
 from layernorm_roles.evidence.claims.quantities import BEFORE_TRAINING, Known, Measured, Quantity
 
 # Geometry: nothing is random but the inputs, and the ends of the estimates are the range over the sizes of a vector
@@ -30,7 +30,7 @@ RADII = (
 
 
 def geometry(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Differences from torch's layer_norm, and from the ellipsoid or the sphere on which outputs are to lie."""
+    """Return how far LayerNorm is from torch's, and its and RMSNorm's outputs from the ellipsoid or sphere claimed."""
     table = tables["geometry"]
     same = table[(table.quantity == "difference_from_torch") & (table.eps_placement == "inside")]
     if same.empty:
@@ -47,7 +47,10 @@ def geometry(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
 
 
 def radius(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """How far the radius is from sqrt(n) with eps inside the root and outside, from a root mean square of CLOSE on."""
+    """Return how far the radius of LayerNorm's outputs is from sqrt(n), with eps inside the root and outside it.
+
+    Away from the origin means inputs whose root mean square is at least CLOSE.
+    """
     rows = tables["geometry"].query("quantity == 'radius_mean'")
     rows = rows[rows.eps == rows.eps.max()]
     radii = rows.pivot(index=["n", "input_norm"], columns="eps_placement", values="value")
@@ -60,7 +63,10 @@ def radius(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
 
 
 def missed(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Per cent of the held-out variance that the best single map of the heads misses, by arrangement."""
+    """Return the per cent of the held-out variance that the best single map of the heads misses, for each seed.
+
+    Columns are arrangements of residual and norm, with the widest random weights, those of each width, and trained.
+    """
     means = {}
     for name, rows in tables["fusion"].groupby("arrangement"):
         random, trained = rows[rows.source == "random"], rows[rows.source != "random"]
@@ -77,7 +83,7 @@ PLACES = {"pre": "pre-norm", "post": "post-norm", "none": "no LayerNorm"}
 
 
 def final_loss_gap(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Post-norm's final loss minus pre-norm's, in the deepest and the shallowest networks; 0 where both diverged."""
+    """Return post-norm's final loss minus pre-norm's, in the deepest and shallowest networks; 0 where both diverged."""
     losses = statements.final_losses(tables["placement"])
     if missing := {"pre", "post"} - set(losses.placement):
         raise Untestable(f"The run has no {' and no '.join(sorted(missing))}-norm.")
@@ -96,7 +102,8 @@ def final_loss_gap(tables: Tables, _: str | None, columns: Sequence[str]) -> Mea
 
 
 def first_gradient_change(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Decades by which the first layer's gradient changes from the shallowest to the deepest untrained networks.
+    """Return the decades by which the first layer's gradient changes from the shallowest to the deepest networks, which
+    are untrained.
 
     Negative where gradients vanish with depth, positive where they explode, infinite where they leave the range of
     float32.
@@ -114,9 +121,8 @@ def first_gradient_change(tables: Tables, _: str | None, columns: Sequence[str])
 
 
 def positions(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Percentage points by which a probe of pre-norm's last stream names more positions with residual connections.
-
-    Of trained and of untrained networks; and by how much more that is than guessing names.
+    """Return by how many percentage points a probe of the last residual stream names more positions with residual
+    connections than without, in trained and in untrained pre-norm networks, and how much more than by guessing.
     """
     shares = statements.position_accuracies(tables["position_probe"]).query("placement == 'pre'")
     last = shares[shares.layer == shares.layer.max()]
@@ -134,7 +140,9 @@ def positions(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured
 
 
 def change_with_the_batch(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """The exponent of BatchNorm's change over the batch size, LayerNorm's largest change, BatchNorm's by padding."""
+    """Return the exponent of the change of BatchNorm's outputs over the batch size, the largest change of LayerNorm's
+    outputs, and BatchNorm's changes by batch size and by padding.
+    """
     table = tables["batch_dependence"]
     layernorm, batchnorm = (table[table.norm == norm] for norm in ("layernorm", "batchnorm"))
     others, padded = (batchnorm[batchnorm.effect == effect] for effect in ("others", "padding"))
@@ -152,12 +160,15 @@ def change_with_the_batch(tables: Tables, _: str | None, columns: Sequence[str])
 
 
 def exponents(x: str, y: str, table: pd.DataFrame) -> pd.Series:
-    """The exponent p of y ~ x^p, one value a seed."""
+    """Return the exponent p of y ~ x^p, of two columns of a table, for each seed."""
     return pd.Series({seed: statements.exponent(part[x], part[y]) for seed, part in table.groupby("seed")})
 
 
 def softmax(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Per cent of the largest entropy of attention, and the trace of the softmax's Jacobian, at the largest d_k."""
+    """Return the entropy of attention, in per cent of the largest, and the trace of softmax's Jacobian, for each seed.
+
+    Both are at the largest d_k, with scores divided by sqrt(d_k) and without.
+    """
     normal = tables["score_scale"].query("source == 'normal'")
     widest = normal[normal.d_k == normal.d_k.max()].assign(entropy=100 * normal.entropy_share)
     wide = widest.pivot(index="seed", columns="divided", values=["entropy", "gradient"])
@@ -166,7 +177,7 @@ def softmax(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
 
 
 def score_exponents(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Exponents of the mean and the standard deviation of undivided scores over d_k, for components around 1."""
+    """Return the exponents over d_k of the mean and of the standard deviation of scores, of components with mean 1."""
     ones = tables["score_scale"].query("source == 'normal_mean_1' and not divided")
     if ones.d_k.nunique() < 2:
         raise Untestable("The run has a single d_k.")

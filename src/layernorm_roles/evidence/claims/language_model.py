@@ -10,7 +10,7 @@ frequencies of tokens and than the same model without attention; where losses ar
 be, since another one may have lost what attention is worth.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -19,21 +19,20 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import language_model as models
-from layernorm_roles.evidence.analysis.estimate import Estimate, percent_over_seeds, span
+from layernorm_roles.evidence.analysis.estimate import Estimate, span, two_by_two
 from layernorm_roles.evidence.analysis.heads import gaussian_percent, narrower
-from layernorm_roles.evidence.analysis.order import legend_order
+from layernorm_roles.evidence.analysis.majority import arrivals
 from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.claim import (
+from layernorm_roles.evidence.claims.comparison import (
     RATIO,
     UNTRAINED,
     Comparison,
     Outcome,
     Question,
+    Role,
     Tables,
     Untestable,
     ask,
-    enough,
-    refuse_rate_at_grid_end,
     sentences,
 )
 from layernorm_roles.evidence.claims.quantities import (
@@ -41,11 +40,12 @@ from layernorm_roles.evidence.claims.quantities import (
     UNIGRAM,
     Measured,
     Quantity,
-    of_effects,
+    enough,
+    refuse_rate_at_grid_end,
     steps_of,
 )
-from layernorm_roles.evidence.claims.rules import all_of
-from layernorm_roles.evidence.legends import LEGENDS, label
+from layernorm_roles.evidence.claims.rules import Finding, all_of
+from layernorm_roles.evidence.legends import LEGENDS, label, legend_order
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING, VARIANTS
 
 KEYS, LOSSES = "key_selectability", "language_model_metrics"
@@ -55,7 +55,7 @@ PER_CENT, POINTS, NATS = " %", " points", " nats"
 
 
 def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()) -> Measured:
-    """A loss of a language model at the end, in nats per token: a row a seed, a column a variant and a baseline.
+    """Return a loss of a language model at the end, in nats per token: a row a seed, a column a variant and a baseline.
 
     The baselines are the model without attention, of equal seeds or, for a model of BASELINES, in the mean, and the
     frequencies of tokens (`UNIGRAM`). Beside them stand the losses before training. Untestable if one of `variants` is
@@ -79,7 +79,7 @@ def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()
 
 
 def at_the_largest_gap(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Validation losses at the step at which the mean of projection minus layernorm is largest, by variant."""
+    """Return the validation losses by variant at the step at which projection minus layernorm has its largest mean."""
     own = tables[LOSSES][tables[LOSSES].model == model]
     wide = own.pivot(index=["step", "seed"], columns="variant", values="valid_loss")
     step = int((wide.projection - wide.layernorm).groupby("step").mean().idxmax())
@@ -87,13 +87,13 @@ def at_the_largest_gap(tables: Tables, model: str, variants: Sequence[str]) -> M
 
 
 def size_and_scaling(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """What a small size, and leaving scaling out, add to the validation loss at the end: effects of `two_by_two`."""
+    """Return what a small input of attention, and leaving scaling out, add to the final validation loss, by seed."""
     frame = losses("valid_loss", tables, model, [*chain(*models.SIZE_AND_SCALING)]).frame
-    return of_effects(-frame, models.SIZE_AND_SCALING, "scaling")
+    return Measured(two_by_two(-frame, *models.SIZE_AND_SCALING, "scaling"))
 
 
 def of_attention(column: str, tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """A column of language_model_attention on the whole model at the end, in nats per token, by variant.
+    """Return a column of language_model_attention, of whole models at the end, in nats per token, by seed and variant.
 
     Variants of a single seed are left out.
     """
@@ -108,7 +108,7 @@ def of_attention(column: str, tables: Tables, model: str, variants: Sequence[str
 
 
 def baselines(tables: Tables, model: str, variant: str) -> Iterator[Comparison]:
-    """By how many nats per token a trained variant is better than two baselines, each to be more than 0.
+    """Yield by how many nats per token a trained variant is better than two baselines, each to be more than 0.
 
     The baselines are the model whose layers have no attention, and the frequencies of the training tokens, which a task
     of labels lacks. The number of a baseline with fewer than two equal seeds is NaN.
@@ -124,7 +124,7 @@ def baselines(tables: Tables, model: str, variant: str) -> Iterator[Comparison]:
 def gated(
     outcome: Outcome, tables: Tables, model: str, keys_of: Sequence[str] = (), losses_of: Sequence[str] = ()
 ) -> Outcome:
-    """The outcome of a test on trained models, which has no verdict unless they are clearly better than both baselines.
+    """Return the outcome of a test without a verdict unless the trained models are clearly better than both baselines.
 
     That must be so of all variants `keys_of` whose keys were looked at, and of one at least of those whose losses were
     compared, `losses_of`.
@@ -142,7 +142,7 @@ def gated(
 
 
 def scale_of_attention(tables: Tables, model: str) -> models.Attention:
-    """What attention is worth in `model`; Untestable where that is not known, or nothing."""
+    """Return what attention is worth in a language model; raise Untestable where that is not known, or nothing."""
     scale = models.attention(tables[LOSSES], model)
     if not scale.worth > 0:
         known = "is worth nothing" if pd.notna(scale.worth) else "is not known to be worth anything"
@@ -152,7 +152,7 @@ def scale_of_attention(tables: Tables, model: str) -> models.Attention:
 
 
 def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcome:
-    """Whether models with scaling train at larger learning rates: the ratio of the largest rates, by seed.
+    """Test whether models with scaling train at larger learning rates, by the ratio of the largest rates of each seed.
 
     A run trains if it ends the share `trains` of the way from one loss down to another. With `down_to` "no_attention"
     these are the loss of the tokens' frequencies and the one without attention; with "layernorm" the one without
@@ -180,36 +180,40 @@ def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcom
     above = both.apply(lambda column: rates[np.searchsorted(rates, column) + 1])
     with np.errstate(divide="ignore", invalid="ignore"):
         known, above = np.log(both), np.log(above)
-        least, ratio, most = (
-            high.layernorm - low.projection for high, low in ((known, above), (known, known), (above, known))
-        )
-    between = Estimate(ratio.fillna(0.0).mean(), Estimate.of(least).low, Estimate.of(most).high)
-    first = Comparison(
-        "layernorm over projection", between, len(both), ask("positive", unit=RATIO), unit=RATIO
-    )
+        ratio = (known.layernorm - known.projection).fillna(0.0)
+        least, most = known.layernorm - above.projection, above.layernorm - known.projection
+    between = Estimate(ratio.mean(), Estimate.of(least).low, Estimate.of(most).high)
+    question = ask("positive", unit=RATIO)
+    first = Comparison("layernorm over projection", between, len(both), question, unit=RATIO)
     return Outcome((first, *_largest_rates(runs)))
 
 
 def _largest_rates(runs: pd.DataFrame) -> Iterator[Comparison]:
-    """The largest learning rate at which all runs of each variant train, 0 for none."""
+    """Yield, for each variant, the largest learning rate at which all of its runs train, 0 for none."""
     words = "largest of the rates tried at which all seeds train"
+    train = runs.groupby(["variant", "base_learning_rate"], as_index=False).trains.all()
+    largest = train.base_learning_rate.where(train.trains, 0.0).groupby(train.variant).max()
     for variant in legend_order(runs.variant):
-        own = runs[runs.variant == variant]
-        all_train = own.groupby("base_learning_rate").trains.all()
-        most = max(all_train.index[all_train], default=0.0)
-        number = Estimate(most, np.nan, np.nan)
-        yield Comparison(variant, number, own.seed.nunique(), role="context", statistic=words)
+        number, seeds = Estimate(largest[variant], np.nan, np.nan), runs.seed[runs.variant == variant]
+        yield Comparison(variant, number, seeds.nunique(), role="context", statistic=words)
 
 
 def steps_to_attention(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Steps until a run is the share TRAINS of the way from the loss without attention down to LayerNorm's."""
+    """Return the steps until runs are the share TRAINS of the way from the loss without attention to LayerNorm's."""
     loss = scale_of_attention(tables, model).learnt(rules.TRAINS)
-    runs = models.steps_to_attend(tables[LOSSES], model, loss)
+    own = tables[LOSSES][tables[LOSSES].model == model]
+    run = ["variant", "seed", "base_learning_rate"]
+    runs = arrivals(own[own.steps == own.steps.max()], run, "valid_loss", loss)
     if runs.base_learning_rate.nunique() > 1:
         raise Untestable(f"The runs of {model} have several learning rates; the claim is about one.")
     if lacking := [variant for variant in variants if variant not in set(runs.variant)]:
         raise Untestable(f"The run has no {model} with {lacking[0]}.")
-    return steps_of(runs, variants, rules.PAIRS)
+    measured = steps_of(runs, variants)
+    pairs = len(measured.last_steps[[*variants]].dropna())
+    if 2 <= pairs < rules.PAIRS:  # fewer have no interval
+        of = f"{pairs} pairs of runs of {' and '.join(variants)}"
+        raise Untestable(f"The run has {of}, fewer than {rules.PAIRS}.", runs=pairs)
+    return measured
 
 
 # Which keys are unselectable
@@ -217,30 +221,26 @@ def steps_to_attention(tables: Tables, model: str, variants: Sequence[str]) -> M
 CAUSAL, GAUSSIAN = " causal", "Gaussian keys, "
 
 
-def choose(keys: pd.DataFrame, variant: str, site: str, **where: str) -> pd.DataFrame:
-    """The rows of one variant and site for which every column of `where` has its value; Untestable if there are none.
+def of_place(
+    tables: Tables, model: str, variant: str, site: str, texts: str
+) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The rows of key_selectability on a variant's keys at a site: "" with those after training, and BEFORE_TRAINING
+    with those before, if there are any. Untestable if there are none after training.
 
     The rivals of a key are all keys of its context, as in the paper; at a site that ends in CAUSAL, the keys before it.
     """
-    part = keys[(keys.variant == variant) & (keys.causal == site.endswith(CAUSAL))]
-    for column, value in {"site": site.removesuffix(CAUSAL), **where}.items():
-        part = part[part[column] == value]
-    if part.empty:
-        raise Untestable(f"The run has no key verdicts of: {', '.join([variant, site, *where.values()])}.")
-    return part
-
-
-def trained_and_before(keys: pd.DataFrame, *place: str, **where: str) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The rows of `choose` after training and, with BEFORE_TRAINING in place of "", before, if there are any."""
-    yield "", choose(keys, *place, checkpoint="final", **where)
-    try:
-        yield BEFORE_TRAINING, choose(keys, *place, checkpoint="initial", **where)
-    except Untestable:
-        return
+    keys = tables[KEYS]
+    keys = keys[(keys.model == model) & (keys.texts == texts) & (keys.variant == variant)]
+    keys = keys[(keys.site == site.removesuffix(CAUSAL)) & (keys.causal == site.endswith(CAUSAL))]
+    if not (keys.checkpoint == "final").any():
+        raise Untestable(f"The run has no key verdicts of: {variant}, {site}, final, {model}, {texts}.")
+    for before, checkpoint in (("", "final"), (BEFORE_TRAINING, "initial")):
+        if len(rows := keys[keys.checkpoint == checkpoint]):
+            yield before, rows
 
 
 def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Per cent of unselectable keys of a variant at a site, by layer and in the mean, after training and before.
+    """Return, for each seed, the per cent of unselectable keys of variants at sites, after training and before.
 
     A column is named "<variant> <site>" for the mean, with ", layer 1" and so on for a layer. As many Gaussian keys as
     those of a variant and site are in the column "Gaussian keys, <variant> <site>". Sites are those of the table
@@ -249,17 +249,16 @@ def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str])
     frames, worst, cases, specifics = [], [], {}, ""
     for place in dict.fromkeys(name.removeprefix(GAUSSIAN).split(", ")[0] for name in columns):
         variant, site = place.split(" ", 1)
-        for before, rows in trained_and_before(tables[KEYS], variant, site, model=model, texts=texts):
-            name = f"{before}{place}"
-            certified, counted = (
-                (100 * hits / rows.n_keys).groupby([rows.seed, rows.layer]).mean().unstack("layer")
-                for hits in (rows.n_unselectable, rows.n_unselectable + rows.n_borderline)
-            )
-            for by_layer, into in ((certified, frames), (counted, worst)):
-                named = by_layer.add_prefix(f"{name}, layer ")
-                into.append(named.assign(**{name: by_layer.mean(axis=1)}))
-            number = rows.groupby("layer").n_keys.sum().add_prefix(f"{name}, layer ")
-            cases |= {key: int(n) for key, n in [*number.items(), (name, number.sum())]}
+        for before, rows in of_place(tables, model, variant, site, texts):
+            name = before + place
+            for hits, into in (
+                (rows.n_unselectable, frames),
+                (rows.n_unselectable + rows.n_borderline, worst),
+            ):
+                by_layer = (100 * hits / rows.n_keys).groupby([rows.seed, rows.layer]).mean().unstack("layer")
+                into.append(by_layer.add_prefix(f"{name}, layer ").assign(**{name: by_layer.mean(axis=1)}))
+            cases |= rows.groupby("layer").n_keys.sum().add_prefix(f"{name}, layer ").to_dict()
+            cases[name] = int(rows.n_keys.sum())
             if not before:  # projected keys have a dimension less
                 projected = site == "after_norm" and variant in VARIANTS and VARIANTS[variant].projects
                 frames[-1] = frames[-1].assign(**{GAUSSIAN + place: gaussian_percent(rows, projected)})
@@ -269,11 +268,10 @@ def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str])
 
 
 def with_unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Per cent of the sentences with an unselectable key at the attention input in some layer, by variant."""
+    """Return, for each seed, the per cent of sentences with an unselectable key at the input of some attention."""
     percents = {}
     for variant in columns:
-        place = variant, "after_norm"
-        for before, rows in trained_and_before(tables[KEYS], *place, model=model, texts="sentences"):
+        for before, rows in of_place(tables, model, variant, "after_norm", "sentences"):
             hit = (rows.n_unselectable > 0).groupby([rows.seed, rows.context]).any()
             percents[before + variant] = 100 * hit.groupby("seed").mean()
     return Measured(pd.DataFrame(percents))
@@ -286,7 +284,7 @@ IN_HEADS = "keys unselectable in the heads, mean over layers and heads"
 
 
 def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
-    """The outcome for whether trained heads have about as many unselectable keys as equally many Gaussian keys have.
+    """Test whether trained heads have about as many unselectable keys as equally many Gaussian keys have.
 
     Each width of heads below that of the model named `model` is judged by `of_width`.
     """
@@ -294,33 +292,34 @@ def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
     if len(widths) < 2:
         raise Untestable(f"The run has fewer than two widths of heads below that of {model}.")
     heads = {d: unselectable("long", tables, name, [HEAD]) for d, name in widths.items()}
-    by_width, means = {}, []
-    for before, role in (("", "effect"), (BEFORE_TRAINING, "control")):
-        if not all(before + HEAD in own.frame for own in heads.values()):
-            continue
-        by_width[before] = [of_width(d, own, before, zero, widths[d]) for d, own in heads.items()]
-        beyond = {
-            d: own.frame[before + HEAD] - own.frame[GAUSSIAN + HEAD].iloc[0] for d, own in heads.items()
-        }
-        points = enough(pd.DataFrame(beyond).dropna().mean(axis=1), "every width of heads")
-        words = "heads minus Gaussian keys, mean over widths" + ", before training" * (role == "control")
-        means.append(Comparison(words, Estimate.of(points), len(points), None, role, POINTS))
-    untrained = len(by_width) > 1 and all(row.met for row in chain(*by_width.values()))
-    rows = (means[0], *by_width[""], *means[1:], *_among_keys_before(tables, widths))
-    outcome = Outcome(rows, also_passed_by=UNTRAINED if untrained else None)
-    for name in widths.values():  # without attention the width of heads is no difference
-        losses = tables[LOSSES]
-        bare = losses.variant == NO_ATTENTION_VARIANT
-        both = [
-            losses[(losses.model == name) & ~bare],
-            losses[(losses.model == model) & bare].assign(model=name),
-        ]
-        outcome = gated(outcome, {**tables, LOSSES: pd.concat(both)}, name, keys_of=["layernorm"])
+    for d, name in widths.items():
+        enough(heads[d].frame[HEAD], name)
+    trained = [of_width(d, own, HEAD, zero) for d, own in heads.items()]
+    rows, passed_by = [beyond_gaussian(heads, "", "effect"), *trained], None
+    if all(BEFORE_TRAINING + HEAD in own.frame for own in heads.values()):
+        rows.append(beyond_gaussian(heads, BEFORE_TRAINING, "control"))
+        untrained = [of_width(d, own, BEFORE_TRAINING + HEAD, zero) for d, own in heads.items()]
+        passed_by = UNTRAINED if all(row.met for row in trained + untrained) else None
+    outcome = Outcome((*rows, *_among_keys_before(tables, widths)), also_passed_by=passed_by)
+    losses = tables[LOSSES]  # without attention the width of heads is no difference
+    bare = losses[(losses.model == model) & (losses.variant == NO_ATTENTION_VARIANT)]
+    others = losses[losses.variant != NO_ATTENTION_VARIANT]
+    losses = pd.concat([others, *(bare.assign(model=name) for name in widths.values())])
+    for name in widths.values():
+        outcome = gated(outcome, {**tables, LOSSES: losses}, name, keys_of=["layernorm"])
     return outcome
 
 
+def beyond_gaussian(heads: Mapping[int, Measured], before: str, role: Role) -> Comparison:
+    """Return by how many percentage points more keys of heads are unselectable than Gaussian keys, mean over widths."""
+    beyond = {d: own.frame[before + HEAD] - own.frame[GAUSSIAN + HEAD].iloc[0] for d, own in heads.items()}
+    points = enough(pd.DataFrame(beyond).dropna().mean(axis=1), "every width of heads")
+    words = "heads minus Gaussian keys, mean over widths" + ", before training" * bool(before)
+    return Comparison(words, Estimate.of(points), len(points), None, role, POINTS)
+
+
 def _among_keys_before(tables: Tables, widths: dict[int, str]) -> Iterator[Comparison]:
-    """Per cent of the keys that are unselectable in the heads of each width among the keys before them."""
+    """Yield, for each width of heads, the per cent of keys that are unselectable among those up to their position."""
     for d, name in widths.items():
         try:
             own = unselectable("long", tables, name, [HEAD + CAUSAL]).frame
@@ -332,22 +331,23 @@ def _among_keys_before(tables: Tables, widths: dict[int, str]) -> Iterator[Compa
         yield Comparison(words, percent, len(own), None, "context", PER_CENT, IN_HEADS)
 
 
-def of_width(d: int, heads: Measured, before: str, zero: float, name: str) -> Comparison:
-    """Whether heads have at least half as many unselectable keys as Gaussian keys, and at most twice as many.
+def of_width(d: int, heads: Measured, column: str, zero: float) -> Comparison:
+    """Compare the unselectable keys of heads with Gaussian keys': at least half as many are asked, and at most twice.
 
     Where Gaussian keys have at most `zero` per cent there is no least number, and `zero` is the most in any case.
     Undecided keys count as unselectable where it is asked whether there are too many.
     """
-    column, gaussian = before + HEAD, float(heads.frame[GAUSSIAN + HEAD].iloc[0])
-    most, least = max(2 * gaussian, zero), gaussian / 2
-    bounds = [ask("counted", most)] + [ask("more_than", least)] * (gaussian > zero)
-    words = f"at most {most:.3g}" + f" and more than {least:.3g}" * (gaussian > zero)
-    question = Question(words, lambda *both: all_of(*(bound.find(*both) for bound in bounds)))
-    percent, worst = enough(heads.frame[column].dropna(), name), heads.worst[column]
-    estimate, counted = (percent_over_seeds(each, heads.cases[column]) for each in (percent, worst))
-    return Comparison(
-        f"d_head = {d}", estimate, len(percent), question, "effect", PER_CENT, IN_HEADS, d, counted
-    )
+    gaussian = float(heads.frame[GAUSSIAN + HEAD].iloc[0])
+    words, least, most = f"at most {max(2 * gaussian, zero):.3g}", -np.inf, max(2 * gaussian, zero)
+    if gaussian > zero:
+        words, least = f"{words} and more than {gaussian / 2:.3g}", gaussian / 2
+
+    def find(estimate: Estimate, worst: Estimate, _: float) -> Finding:
+        return all_of(rules.at_most(estimate, worst, most), rules.above(estimate, least))
+
+    estimate, n, worst = heads.estimate(column)
+    question = Question(words, find)
+    return Comparison(f"d_head = {d}", estimate, n, question, "effect", PER_CENT, IN_HEADS, d, worst)
 
 
 _SITES = ("before_norm", "after_norm", "after_norm_exact", "head", "head_exact", "head causal")

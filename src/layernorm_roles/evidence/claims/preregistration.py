@@ -39,27 +39,21 @@ def rule_hashes(claims: Iterable[Claim], settings: Mapping[str, Any]) -> dict[st
     `settings` are those of the reproduction, with the keys of config.yaml. A rule has the first seed and the settings
     behind each table that its claim reads; where the claim names experiments or models, of them alone.
     """
-    return {
-        claim.name: _hash(
-            {
-                "words": claim.words,
-                "numbers": claim.numbers,
-                "settings": {"first_seed": settings.get("first_seed")}
-                | {table: _section(claim, table, settings) for table in claim.tables},
-            }
-        )
-        for claim in claims
-    }
+    hashes = {}
+    for claim in claims:
+        behind = {table: _settings_of(claim, table, settings) for table in claim.tables}
+        behind["first_seed"] = settings.get("first_seed")
+        rule = {"words": claim.words, "numbers": claim.numbers, "settings": behind}
+        written = json.dumps(rule, sort_keys=True, default=str)
+        hashes[claim.name] = hashlib.sha256(written.encode()).hexdigest()[:16]
+    return hashes
 
 
-def _hash(rule: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(rule, sort_keys=True, default=str).encode()).hexdigest()[:16]
-
-
-def _section(claim: Claim, table: str, settings: Mapping[str, Any]) -> Any:
+def _settings_of(claim: Claim, table: str, settings: Mapping[str, Any]) -> Any:
+    """The settings behind a table, of the experiments and models alone that the claim reads, if it names some."""
     section = settings_behind(table, settings)
-    if isinstance(section, Mapping) and set(claim.of) & set(section):
-        section = {part: section[part] for part in claim.of if part in section}
+    if isinstance(section, Mapping) and set(claim.reads) & set(section):
+        section = {part: section[part] for part in claim.reads if part in section}
     return _of_the_runs(section)
 
 

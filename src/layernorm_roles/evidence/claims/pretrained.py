@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import pretrained as numbers
-from layernorm_roles.evidence.claims.claim import RATIO, Tables, Untestable
+from layernorm_roles.evidence.claims.comparison import RATIO, Tables, Untestable
 from layernorm_roles.evidence.claims.quantities import BEFORE_TRAINING, Measured, Quantity
 from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 
@@ -24,7 +24,7 @@ HALF, TENTH, _ = numbers.THRESHOLDS
 
 
 def of_model(table: pd.DataFrame, model: str) -> pd.DataFrame:
-    """The rows of one model; Untestable if there are none, or those of a single document."""
+    """Return the rows of one pretrained model; Untestable if they are of fewer than two documents."""
     part = table[table.model == model]
     if part.context.nunique() < 2:
         documents = "one document" if len(part) else "no documents"
@@ -33,19 +33,23 @@ def of_model(table: pd.DataFrame, model: str) -> pd.DataFrame:
 
 
 def with_mean(percents: pd.DataFrame, beginning: str = "") -> pd.DataFrame:
-    """Per cents by layer under the columns "layer 1" and so on, with their mean, after a beginning."""
+    """Return per cents by layer under columns "layer 1" and so on, with their mean; each name has the `beginning`."""
     named = percents.rename(columns="layer {}".format).assign(**{MEAN: percents.mean(axis=1)})
     return named.add_prefix(beginning)
 
 
 def cases(number: int, columns: pd.DataFrame) -> dict[str, int]:
-    """How many pairs of a key and a head each column of `with_mean` is of, `number` in all layers together."""
+    """Return how many pairs of a key and a head each column of `with_mean` covers, of `number` in all layers."""
     layers = len(columns.columns) - 1
     return {name: number if name.endswith(MEAN) else number // layers for name in columns}
 
 
 def unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Per cent of keys that are unselectable in heads, in heads cut to few components, and without the norm."""
+    """Return, for each document, the per cent of the keys in a model's heads that no query can select.
+
+    Columns are the layers and their mean, for keys as the model uses them and for keys made without the norm, and the
+    mean over layers of heads that are cut to their fewest principal components, as such and over Gaussian keys'.
+    """
     keys = of_model(tables["pretrained_keys"], model)
     cuts = keys[keys.site == "head_cut"]
     if cuts.empty:
@@ -66,7 +70,8 @@ def unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured
 
 
 def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Per cent of pairs of a key and a head that no query behind the norm gives half of its attention, by layer.
+    """Return, for each document, the per cent of pairs of a key and a head for which no query behind the norm gives the
+    key half of its attention, by layer.
 
     Beside them: what keys made without the norm have more, what a tenth of the attention makes of the last layer, and
     of the pairs that could get half those that do not get it from any query of their text.
@@ -102,7 +107,9 @@ def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
 
 
 def along_ones(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Logarithms of the share of norms' inputs along the ones vector over that of a random direction, by document."""
+    """Return, for each document, the logarithm of the share of norms' inputs along the ones vector over that along a
+    random direction, of the pretrained model and of one with random weights.
+    """
     ratios = numbers.ones_ratios(of_model(tables["ones_share"], model))
     names = np.where(ratios.checkpoint == "random", BEFORE_TRAINING, "") + "hidden vectors"
     return Measured(np.log(ratios.groupby([ratios.context, names]).ratio.mean().unstack()))
@@ -112,7 +119,9 @@ MOVED = ("with the projection changed", "as much along a random direction")
 
 
 def attention_moved(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Per cent of a query's attention that goes to other keys when the projection is left out or added."""
+    """Return, for each document, the per cent of a query's attention that goes to other keys when the projection is
+    changed, and when as much along a random direction is.
+    """
     moved = of_model(tables["projection_shift"], model).groupby("context")
     return Measured(100 * moved[["total_variation", "random_direction"]].mean().set_axis(MOVED, axis=1))
 

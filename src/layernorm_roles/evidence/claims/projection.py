@@ -18,25 +18,25 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import majority
+from layernorm_roles.evidence.analysis.estimate import two_by_two
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.claim import (
+from layernorm_roles.evidence.claims.comparison import (
     RATIO,
     UNTRAINED,
     Comparison,
     Outcome,
-    Question,
+    Role,
     Tables,
     Untestable,
     ask,
-    refuse_rate_at_grid_end,
 )
 from layernorm_roles.evidence.claims.quantities import (
     BEFORE_TRAINING,
     Known,
     Measured,
     Quantity,
-    of_effects,
+    refuse_rate_at_grid_end,
     steps_of,
 )
 from layernorm_roles.evidence.legends import LEGENDS
@@ -51,9 +51,16 @@ DEGREES, POINTS = "°", " points"
 
 
 def of_experiment(
-    table: pd.DataFrame, experiment: str, *variants: str, single: Sequence[str] = ()
+    table: pd.DataFrame,
+    experiment: str,
+    *variants: str,
+    single: Sequence[str] = ("d_model",),
+    rate: float | None = None,
 ) -> pd.DataFrame:
-    """The rows of an experiment; Untestable if it, or one of `variants`, is missing, or a column `single` varies."""
+    """Return the rows of an experiment, at one learning rate if `rate` is given.
+
+    Untestable if the experiment, one of `variants` or the rate is missing, or if a column of `single` varies.
+    """
     part = table[table.experiment == experiment]
     if part.empty:
         raise Untestable(f"The run has no experiment {experiment}.")
@@ -63,28 +70,23 @@ def of_experiment(
         if part[column].nunique() > 1:
             several = {"d_model": "widths", "base_learning_rate": "learning rates"}[column]
             raise Untestable(f"The experiment {experiment} has several {several}; the claim is about one.")
+    part = part if rate is None else part[part.base_learning_rate == rate]
+    if part.empty:
+        raise Untestable(f"The experiment {experiment} has no learning rate {rate:g}.")
     return part
 
 
 of_setting = partial(of_experiment, single=("d_model", "base_learning_rate"))
-
-
-def of_rate(table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
-    """The runs of an experiment at the learning rate ACCURATE_RATE; Untestable if it has none, or several widths."""
-    part = of_experiment(table, experiment, *variants, single=["d_model"])
-    part = part[part.base_learning_rate == rules.ACCURATE_RATE]
-    if part.empty:
-        raise Untestable(f"The experiment {experiment} has no learning rate {rules.ACCURATE_RATE:g}.")
-    return part
+of_rate = partial(of_experiment, rate=rules.ACCURATE_RATE)
 
 
 def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
-    """The runs of `variants` at the rate that the other half of the seeds chooses; Untestable if it ends the grid.
+    """Return the runs of `variants` at the rates that the other seeds choose; Untestable if one is an end of the grid.
 
     `by` says by what a rate is the best one. If layernorm_small is there, it is among them, and no reason for
     Untestable.
     """
-    part = of_experiment(table, experiment, *variants, single=["d_model"])
+    part = of_experiment(table, experiment, *variants)
     part = part[part.variant.isin([*variants, "layernorm_small"])]
     best = majority.best_rates(part, by, rules.TEST_LOSS)
     for variant in variants:
@@ -100,37 +102,32 @@ def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *varian
 Select = Callable[..., pd.DataFrame]
 """Which runs of an experiment are judged: `of_setting`, `of_rate`, or `of_best_rates` with what a rate is chosen by."""
 
+_arrivals = partial(majority.arrivals, run=majority.RUN)
+to_test_loss = partial(_arrivals, column="test_loss", level=rules.TEST_LOSS)
+to_equal_attention = partial(_arrivals, column="attention_share", level=rules.EQUAL, for_good=True)
+"""Ways to count the steps of every run: to the test loss TEST_LOSS, or to attention that stays equal, by EQUAL."""
+
 
 # Quantities of the majority task
 
 
 def by_variant(metrics: pd.DataFrame, column: str, step: int) -> pd.DataFrame:
-    """The values of `column` of majority_metrics at one step: a row a seed, a column a variant."""
+    """Return a column of majority_metrics at one step as a table with a row a seed and a column a variant."""
     return metrics[metrics.step == step].pivot(index="seed", columns="variant", values=column)
 
 
 def final_accuracy(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Test accuracy at the last step in per cent, 0 for a run that was lost: a row a seed, a column a variant."""
+    """Return the final test accuracy in per cent, 0 for a run that was lost: a row a seed, a column a variant."""
     return 100 * majority.last_rows(metrics).pivot(index="seed", columns="variant", values="test_accuracy")
 
 
 def steps(select: Select, count: Callable, tables: Tables, of: str, variants: Sequence[str]) -> Measured:
-    """Steps of the runs to what `count` counts them to, see `analysis.majority`."""
+    """Return the steps that the runs of an experiment take, as `count` counts them."""
     return steps_of(count(select(tables[METRICS], of, *variants)), variants)
 
 
-def to_test_loss(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Steps of every run to the test loss TEST_LOSS."""
-    return majority.steps_to_reach(metrics, [rules.TEST_LOSS])
-
-
-def to_equal_attention(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Steps of every run from which on attention is equal over the classes, by EQUAL."""
-    return majority.steps_to_equal_attention(metrics, rules.EQUAL)
-
-
 def accuracy(select: Select, tables: Tables, experiment: str, variants: Sequence[str]) -> Measured:
-    """Test accuracy in per cent at ACCURACY_STEP; where rates are chosen, whose runs are shorter, at the last step."""
+    """Return the test accuracy in per cent at ACCURACY_STEP, or at the end where rates are chosen (shorter runs)."""
     metrics = select(tables[METRICS], experiment, *variants)
     step = rules.ACCURACY_STEP if select is of_setting else int(metrics.step.max())
     values = 100 * by_variant(metrics, "test_accuracy", step)
@@ -140,14 +137,14 @@ def accuracy(select: Select, tables: Tables, experiment: str, variants: Sequence
 
 
 def accuracy_at_the_end(select: Select, tables: Tables, experiment: str, variants: Sequence[str]) -> Measured:
-    """Test accuracy in per cent at the last step; 0 for a run that was lost."""
+    """Return the final test accuracy in per cent of the runs that `select` chooses; 0 for a run that was lost."""
     return Measured(final_accuracy(select(tables[METRICS], experiment, *variants)))
 
 
 def first_and_last(
     select: Select, column: str, change: Callable, tables: Tables, experiment: str, variants: Sequence[str]
 ) -> Measured:
-    """A column of majority_metrics, changed by a function, at the last step and before training."""
+    """Return a column of majority_metrics at the last step and before training, as the function `change` makes it."""
     metrics = select(tables[METRICS], experiment, *variants)
     first, last = (change(by_variant(metrics, column, step)) for step in (0, int(metrics.step.max())))
     if first.empty:
@@ -160,21 +157,16 @@ def first_and_last(
 RANDOM = "a random direction"
 
 
-def minus(
-    values: pd.DataFrame, high: str, low: str, question: Question | None, *role: str, **further: Any
-) -> Comparison:
-    """The comparison of two columns in degrees; `role` and `further` are arguments of `claim.Comparison`."""
+def minus(values: pd.DataFrame, high: str, low: str, **fields: Any) -> Comparison:
+    """Return the comparison of two columns of angles, a row a seed; `fields` are further ones of `Comparison`."""
     estimate, n, _ = Measured(values).estimate(high, low)
     return Comparison(
-        **{"words": f"{high} minus {low}", "unit": DEGREES, "role": (*role, "effect")[0]} | further,
-        estimate=estimate,
-        n_runs=n,
-        question=question,
+        **{"words": f"{high} minus {low}", "unit": DEGREES} | fields, estimate=estimate, n_runs=n
     )
 
 
 def step_of_paper(metrics: pd.DataFrame, quantity: str) -> int:
-    """The last step for which the paper gives `quantity` with and without projection and the runs have a row."""
+    """Return the last step for which the paper gives `quantity` with and without projection and the runs have rows."""
     paper = [reported()["majority"][variant][quantity] for variant in PAPER_PROJECTION]
     steps = [step for step in sorted(set(paper[0]) & set(paper[1])) if (metrics.step == step).any()]
     if not steps:
@@ -186,7 +178,7 @@ def step_of_paper(metrics: pd.DataFrame, quantity: str) -> int:
 
 
 def parallel(tables: Tables, experiment: str) -> Outcome:
-    """Figure 2b: the mean angle between queries and the ones vector, without projection minus with it.
+    """Test Figure 2b: compare the mean angle between queries and the ones vector without projection and with it.
 
     Keys that were projected have no part along the ones vector, and a score does not see that part of a query. So both
     parts of the query are judged beside the angle: turning would be a growth of the part along the ones vector.
@@ -198,27 +190,34 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
     step = step_of_paper(metrics, "query_angle_mean")
     turned, straight = (float(reported()["majority"][v]["query_angle_mean"][step]) for v in PAPER_PROJECTION)
     random, paper = majority.random_angle(int(metrics.d_model.iloc[0])), straight - turned
-    as_in_paper, below_random = ask("half_of", paper), ask("half_of", random - turned)
+    as_in_paper = ask("half_of", paper)
 
     def compared(step: int) -> list[Comparison]:
         angles = by_variant(metrics, "query_angle_mean", step).assign(**{RANDOM: random})
         rows = [
-            minus(angles, "scale_released", "layernorm", as_in_paper),
-            minus(angles, RANDOM, "layernorm", below_random),
-            minus(angles, "scale", "layernorm", as_in_paper, "control"),
+            minus(angles, "scale_released", "layernorm", question=as_in_paper),
+            minus(angles, RANDOM, "layernorm", question=ask("half_of", random - turned)),
+            minus(angles, "scale", "layernorm", question=as_in_paper, role="control"),
         ]
         if "layernorm_small" in angles:
-            rows.append(minus(angles, "scale_released", "layernorm_small", as_in_paper, part=2))
+            rows.append(minus(angles, "scale_released", "layernorm_small", question=as_in_paper, part=2))
         return rows
 
     first, at_random, control, *small = compared(step)
     lengths = parts[parts.variant == "layernorm"].pivot(index="seed", columns="checkpoint")
+    lengths = np.log(lengths[["along", "visible"]])
     shown = {"unit": RATIO, "statistic": "length of that part, after over before training"}
-    along, visible = (np.log(lengths[part]) for part in ("along", "visible"))
-    words = "layernorm's queries along the ones vector"
-    grows = minus(along, "final", "initial", ask("positive", unit=RATIO), words=words, part=1, **shown)
+    grows = minus(
+        lengths.along,
+        "final",
+        "initial",
+        words="layernorm's queries along the ones vector",
+        question=ask("positive", unit=RATIO),
+        part=1,
+        **shown,
+    )
     words = "layernorm's queries that scores see"
-    seen = minus(visible, "final", "initial", None, "context", words=words, **shown)
+    seen = minus(lengths.visible, "final", "initial", words=words, role="context", **shown)
     untrained = (metrics.step == 0).any() and all(row.there for row in compared(0)[:2])
     return Outcome(
         (first, at_random, control, grows, seen, *small),
@@ -229,7 +228,7 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
 
 
 def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Outcome:
-    """Figures 1a and 1b: whether the keys lie on a plane, and how far the queries are from its normal.
+    """Test Figures 1a and 1b: whether the keys lie on a plane, and how far the queries are from its normal.
 
     Keys lie on a plane if their smallest singular value is at most `flat` of the largest. With a bias the plane of
     LayerNorm's outputs need not contain the origin, so `layernorm_affine` is tested on centred keys.
@@ -246,16 +245,16 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
         if lacking := [LEGENDS[name] for name in (variant, "scale") if name not in angle]:
             raise Untestable(f"Every run of {' and of '.join(lacking)} has diverged.", vectors.seed.nunique())
 
-        def keys(name: str, kind: str, role: str) -> Comparison:
+        def keys(name: str, kind: str, role: Role) -> Comparison:
             values, n, _ = Known.range_over(flatness[name], int(angle[name].count()))
             words = "smallest singular value of the keys over the largest"
             return Comparison(name, values, n, ask(kind, flat), role, statistic=words)
 
         angle, far = angle.assign(**{RANDOM: random}), ask("half_of", random)
         return [
-            minus(angle, RANDOM, variant, far),
+            minus(angle, RANDOM, variant, question=far),
             keys(variant, "all_at_most", "effect"),
-            minus(angle, "scale", variant, far, "control"),
+            minus(angle, "scale", variant, question=far, role="control"),
             keys("scale", "all_more_than", "control"),
         ]
 
@@ -268,7 +267,7 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
 
 
 def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
-    """Percentage points by which scaling only is more accurate at the last step, at the ends of the widths."""
+    """Return by how many percentage points scaling only is more accurate in the end, at the least and largest width."""
     compared = ("layernorm", "scale", "projected_qk")
     metrics = of_experiment(tables[METRICS], experiment, *compared, single=["base_learning_rate"])
     accuracies = {int(d): final_accuracy(part) for d, part in metrics.groupby("d_model")}
@@ -290,41 +289,38 @@ WHERE = ("narrowest", "widest", "narrowest minus widest", "mean over widths")
 
 
 def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
-    """Logarithms of how many times the steps are that a d times smaller input needs, and one without projection."""
+    """Return, for each seed, the logarithms of the ratios of steps with a d times smaller attention input over those
+    without, and without projection over those with it, and their interaction.
+    """
     cells = [*chain(*majority.SIZE_AND_PROJECTION)]
     metrics = of_setting(tables[METRICS], experiment, *cells)
-    steps = to_test_loss(metrics[metrics.variant.isin(cells)])
-    wide = np.log(steps.pivot(index="seed", columns="variant", values="steps"))
-    ran = steps.assign(one=1.0).pivot(index="seed", columns="variant", values="one").dropna()
-    if wide.loc[ran.index].isna().any(axis=None):
-        words = (
-            f"{steps_of(steps, cells).note} The effects of size and projection on the steps need all runs."
-        )
+    measured = steps_of(to_test_loss(metrics[metrics.variant.isin(cells)]), cells)
+    values, ran = np.log(measured.frame), measured.last_steps.dropna().index
+    if values.loc[ran].isna().any(axis=None):
+        words = f"{measured.note} The effects of size and projection on the steps need all runs."
         raise Untestable(words, runs=len(ran))
-    return of_effects(-wide, majority.SIZE_AND_PROJECTION, "projection")
+    return Measured(two_by_two(-values, *majority.SIZE_AND_PROJECTION, "projection"))
 
 
 TESTS = {"parallel": parallel, "on_a_plane": on_a_plane}
 """The functions that entries of projection.yaml name under `test`."""
 
 _STEPS, _ACCURACY = f"steps to test loss {rules.TEST_LOSS}", "test accuracy at the last step"
-_DEVIATION, _BEST = "standard deviation of the attention scores", ", each run at its best rate"
-_LOSS, _CELLS = ("TEST_LOSS",), "small over LayerNorm's size, without over with projection"
+_EQUAL, _DEVIATION = "steps until attention is equal for good", "standard deviation of the attention scores"
+_BEST, _SHARE = ", each run at its best rate", "perplexity of attention over the number of classes"
 _AT_ONE = f"{_ACCURACY}, at a learning rate of {rules.ACCURATE_RATE:g}"
-_by = {by: partial(of_best_rates, by) for by in ("speed", "accuracy", "loss")}
+_COST = "accuracy of scaling only at the last step minus that of a variant"
+_CELLS = f"{_STEPS}, small over LayerNorm's size, without over with projection"
+_fastest, _most_accurate, _lowest = (partial(of_best_rates, by) for by in ("speed", "accuracy", "loss"))
 _share = partial(first_and_last, of_setting, "attention_share", np.positive)
-_deviation = {of: partial(first_and_last, of, "score_std", np.log) for of in (of_setting, _by["loss"])}
+_deviation, _at_lowest = (partial(first_and_last, of, "score_std", np.log) for of in (of_setting, _lowest))
 QUANTITIES = {
-    "steps": Quantity(partial(steps, of_setting, to_test_loss), RATIO, _STEPS, (), _LOSS),
+    "steps": Quantity(partial(steps, of_setting, to_test_loss), RATIO, _STEPS, (), ("TEST_LOSS",)),
     "steps_at_best_rates": Quantity(
-        partial(steps, _by["speed"], to_test_loss), RATIO, _STEPS + _BEST, (), _LOSS
+        partial(steps, _fastest, to_test_loss), RATIO, _STEPS + _BEST, (), ("TEST_LOSS",)
     ),
     "steps_to_equal_attention": Quantity(
-        partial(steps, of_setting, to_equal_attention),
-        RATIO,
-        "steps until attention is equal for good",
-        (),
-        ("EQUAL",),
+        partial(steps, of_setting, to_equal_attention), RATIO, _EQUAL, (), ("EQUAL",)
     ),
     "accuracy": Quantity(
         partial(accuracy, of_setting),
@@ -333,22 +329,17 @@ QUANTITIES = {
         (),
         ("ACCURACY_STEP",),
     ),
-    "accuracy_at_best_rates": Quantity(partial(accuracy, _by["accuracy"]), POINTS, _ACCURACY + _BEST),
+    "accuracy_at_best_rates": Quantity(partial(accuracy, _most_accurate), POINTS, _ACCURACY + _BEST),
     "accuracy_at_the_end": Quantity(partial(accuracy_at_the_end, of_setting), POINTS, _ACCURACY),
     "accuracy_at_one_rate": Quantity(
         partial(accuracy_at_the_end, of_rate), POINTS, _AT_ONE, (), ("ACCURATE_RATE",)
     ),
-    "score_deviation": Quantity(_deviation[of_setting], RATIO, _DEVIATION),
-    "score_deviation_at_best_rates": Quantity(_deviation[_by["loss"]], RATIO, _DEVIATION + _BEST),
-    "attention_share": Quantity(_share, "", "perplexity of attention over the number of classes"),
-    "cost_by_width": Quantity(
-        cost_by_width,
-        POINTS,
-        "accuracy of scaling only at the last step minus that of a variant",
-        ("layernorm, *", "projected_qk, *"),
-    ),
+    "score_deviation": Quantity(_deviation, RATIO, _DEVIATION),
+    "score_deviation_at_best_rates": Quantity(_at_lowest, RATIO, _DEVIATION + _BEST),
+    "attention_share": Quantity(_share, "", _SHARE),
+    "cost_by_width": Quantity(cost_by_width, POINTS, _COST, ("layernorm, *", "projected_qk, *")),
     "size_and_projection": Quantity(
-        size_and_projection, RATIO, f"{_STEPS}, {_CELLS}", ("size", "projection", "interaction"), _LOSS
+        size_and_projection, RATIO, _CELLS, ("size", "projection", "interaction"), ("TEST_LOSS",)
     ),
 }
 """The quantities of the majority task that entries name."""

@@ -5,21 +5,15 @@ A row is a seed or a document. Entries of the YAML files name the columns that t
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.estimate import (
-    NOTHING,
-    Estimate,
-    log_ratio,
-    percent_over_seeds,
-    two_by_two,
-)
-from layernorm_roles.evidence.analysis.order import legend_order
-from layernorm_roles.evidence.claims.claim import Untestable, enough
-from layernorm_roles.evidence.legends import LEGENDS
+from layernorm_roles.evidence.analysis.estimate import NOTHING, Estimate, log_ratio, percent_over_seeds
+from layernorm_roles.evidence.claims.comparison import Untestable
+from layernorm_roles.evidence.legends import LEGENDS, legend_order
 
 BEFORE_TRAINING, UNIGRAM = "untrained ", "unigram"
 """How the names of columns begin that are about models before training; the column of the tokens' frequencies."""
@@ -36,20 +30,8 @@ class Known(NamedTuple):
 
     @classmethod
     def range_over(cls, values: pd.Series, n: int = 1) -> "Known":
-        """The largest value, with the range of the values in place of an interval, where nothing is random."""
+        """Return the largest value, with the range of the values in place of an interval, where nothing is random."""
         return cls(Estimate(float(values.max()), float(values.min()), float(values.max())), n)
-
-
-class Less(NamedTuple):
-    """A multiple of another difference, which is subtracted from the difference of a comparison."""
-
-    times: float
-    names: tuple[str, str]
-
-
-def stands_for(name: str, column: str) -> bool:
-    """Whether a name is a column's, or ends in * and is its beginning."""
-    return column == name or (name[-1:] == "*" and column.startswith(name[:-1]))
 
 
 @dataclass(frozen=True)
@@ -65,8 +47,6 @@ class Measured:
     """What stands in place of a column whose rows are no sample of seeds."""
     last_steps: pd.DataFrame | None = None
     """Where values are steps until something is reached, NaN if it is not: the last step of each run."""
-    least_pairs: int = 2
-    """Least number of pairs of runs for a ratio of steps."""
     what: str = ""
     """The words before the name of a column in the message that it is not there."""
     note: str = ""
@@ -75,14 +55,14 @@ class Measured:
     """A sentence on sizes without which the statement of a claim cannot be read."""
 
     def columns(self, name: str) -> list[str]:
-        """The columns that a name stands for, where * stands for any end; Untestable if there are none."""
-        columns = [column for column in (*self.frame, *self.known) if stands_for(name, column)]
+        """Return the columns that a name, with * for any text, stands for; raise Untestable if there are none."""
+        columns = [column for column in (*self.frame, *self.known) if fnmatchcase(column, name)]
         if not columns:
             raise Untestable(f"The run has no {self.what}{name.removesuffix(' *')}.")
         return columns
 
-    def estimate(self, *names: str, less: Less | None = None) -> Known:
-        """The mean of a column or of the difference of two, less a multiple of another difference.
+    def estimate(self, *names: str, less: tuple[float, str, str] | None = None) -> Known:
+        """Return the mean of a column, or of the difference of two, less a multiple of the difference of two others.
 
         Where values are steps it is the logarithm of the ratio of two columns. Untestable with fewer than two seeds.
         """
@@ -91,13 +71,14 @@ class Measured:
         if self.last_steps is not None:
             return self._log_ratio_of_steps(*names)
         values = self._difference(*names)
-        values = (values - less.times * self._difference(*less.names) if less else values).dropna()
-        enough(values, names[-1] if names[0] == "layernorm" else names[0])
+        if less:
+            values = values - less[0] * self._difference(*less[1:])
+        values = enough(values.dropna(), names[-1] if names[0] == "layernorm" else names[0])
         worst = self._mean(self.worst[names[0]], names[0]) if names[0] in self.worst else NOTHING
         return Known(self._mean(values, names[0]), len(values), worst)
 
     def counted(self, name: str, estimate: Estimate) -> str:
-        """The number of cases behind 0 or 100 per cent, as in "0 of 147,456"; empty for other per cents."""
+        """Return the number of cases behind 0 or 100 per cent, as in "0 of 147,456"; empty for other per cents."""
         if name not in self.cases or estimate.mean not in (0, 100):
             return ""
         return f"{self.cases[name] if estimate.mean else 0:,} of {self.cases[name]:,}"
@@ -110,49 +91,57 @@ class Measured:
         return percent_over_seeds(values, self.cases[name]) if name in self.cases else Estimate.of(values)
 
     def _log_ratio_of_steps(self, high: str, low: str) -> Known:
-        """Untestable with too few pairs of runs, and if so few of them get there that the ratio has no bound."""
+        """Untestable with fewer than two pairs of runs, or if so few of them get there that the ratio has no bound."""
         last = self.last_steps.reindex(columns=[high, low]).dropna()
         enough(last[high], high)
-        if len(last) < self.least_pairs:
-            pairs = f"{len(last)} pairs of runs of {high} and {low}"
-            raise Untestable(f"The run has {pairs}, fewer than {self.least_pairs}.", runs=len(last))
         steps = self.frame.loc[last.index].clip(lower=1)
         ratio = log_ratio(steps[high], steps[low], at_least=(last[high], last[low]))
         if np.isnan(ratio.mean):
-            runs = {name: self.last_steps[name].notna() for name in (high, low)}
-            lost = (
-                f"{self.frame[name][ran].isna().sum()} of {ran.sum()}{words} of {name}"
-                for (name, ran), words in zip(runs.items(), (" runs", ""), strict=True)
-            )
+            ran, there = self.last_steps.count(), self.frame.count()
+            lost = f"{ran[high] - there[high]} of {ran[high]} runs of {high} and {ran[low] - there[low]} of {ran[low]}"
             end = int(self.last_steps.max(axis=None))
-            raise Untestable(f"{' and '.join(lost)} do not get there in {end:,} steps.", runs=len(last))
+            raise Untestable(f"{lost} of {low} do not get there in {end:,} steps.", runs=len(last))
         return Known(ratio, len(last))
 
 
-def steps_of(runs: pd.DataFrame, variants: Sequence[str], least_pairs: int = 2) -> Measured:
-    """Steps by variant, with a note about the runs of `variants` that do not reach what steps are counted to.
+def enough(values: pd.Series, what: str) -> pd.Series:
+    """Return the values, of which there is one a seed; raise Untestable, naming `what`, if there are fewer than two."""
+    if len(values) < 2:
+        count = f"only {len(values)} seed" if len(values) else "no run"
+        raise Untestable(f"The run has {count} of {what}: no interval over seeds.")
+    return values
+
+
+def refuse_rate_at_grid_end(at_end: pd.Series, rates: pd.Series, what: str) -> None:
+    """Raise Untestable if one of the chosen learning rates is the first or the last of those that were tried.
+
+    Beyond the end of a grid a better rate may lie. `at_end` says so of each of the `rates` with which `what` was
+    trained.
+    """
+    if at_end.any():
+        raise Untestable(
+            f"{what} is best at a learning rate of {rates[at_end].iloc[0]:g}, the first or last that was tried: a "
+            "better one may lie beyond.",
+            runs=len(rates),
+        )
+
+
+def steps_of(runs: pd.DataFrame, variants: Sequence[str]) -> Measured:
+    """Return steps by seed and variant, with a note on the runs of `variants` that do not get to what ends the count.
 
     `runs` has a row a run, with the columns variant, seed, steps (NaN if it is not reached) and last_step.
     """
-    compared, lost = runs[runs.variant.isin(variants)], []
-    for variant in legend_order(compared.variant):
-        missing = compared.steps[compared.variant == variant].isna()
-        if missing.any():
-            lost.append(f"{missing.sum()} of {len(missing)} runs of {LEGENDS[variant]}")
-    note = lost and (
-        f"{' and '.join(lost)} do not get there in {int(compared.last_step.max()):,} steps: their ratio is a bound, "
+    compared = runs[runs.variant.isin(variants)]
+    number, lost = (part.variant.value_counts() for part in (compared, compared[compared.steps.isna()]))
+    of_each = [f"{lost[name]} of {number[name]} runs of {LEGENDS[name]}" for name in legend_order(lost.index)]
+    note = (
+        f"{' and '.join(of_each)} do not get there in {int(compared.last_step.max()):,} steps: their ratio is a bound, "
         "and a pair of runs neither of which gets there counts as equally fast."
     )
     steps, last = (
         runs.pivot(index="seed", columns="variant", values=name) for name in ("steps", "last_step")
     )
-    return Measured(steps, last_steps=last, least_pairs=least_pairs, note=note or "")
-
-
-def of_effects(values: pd.DataFrame, cells: tuple[tuple[str, str], tuple[str, str]], other: str) -> Measured:
-    """Effects of size and of another factor on `values`, and their interaction, as `estimate.two_by_two` has them."""
-    effects = two_by_two(values, *cells)
-    return Measured(pd.DataFrame(dict(zip(("size", other, "interaction"), effects, strict=True))))
+    return Measured(steps, last_steps=last, note=note if of_each else "")
 
 
 class Quantity(NamedTuple):
@@ -164,7 +153,7 @@ class Quantity(NamedTuple):
     words: str = ""
     """What the values are, for the column `statistic`; empty where the claim's statistic says it."""
     columns: tuple[str, ...] = ()
-    """The columns that entries may name, * for any end; variants of the norm if empty."""
+    """The columns that entries may name, * for any text; variants of the norm if empty."""
     thresholds: tuple[str, ...] = ()
     """Names of the thresholds of `rules` with which the quantity is measured."""
 
@@ -172,4 +161,4 @@ class Quantity(NamedTuple):
         """Whether `name` may be the name of a column in an entry."""
         if not self.columns:
             return name.removeprefix(BEFORE_TRAINING) in {*LEGENDS, UNIGRAM}
-        return any(stands_for(column, name) for column in self.columns)
+        return any(fnmatchcase(name, column) for column in self.columns)

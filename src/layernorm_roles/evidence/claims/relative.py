@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.claims import CLAIMS
-from layernorm_roles.evidence.claims.claim import RATIO
+from layernorm_roles.evidence.claims.comparison import RATIO
 
 COLUMNS = {
     "effect": "measured",
@@ -17,7 +17,7 @@ COLUMNS = {
 
 
 def on_common_scale(claims: pd.DataFrame) -> pd.DataFrame:
-    """Table claims with the COLUMNS effect, low, high, isolated, isolated_low and isolated_high, in reported effects.
+    """Return table claims with the columns of COLUMNS added, each in units of the effect that the source reports.
 
     0 is no effect and 1 the reported one. For ratios it is the logarithm that is divided by the reported one. NaN
     where the source gives no number, or one that means no effect.

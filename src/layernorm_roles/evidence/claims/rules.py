@@ -207,9 +207,6 @@ THERE = frozenset({Finding.SEEN, Finding.SMALLER})
 NOT_THERE = frozenset({Finding.ABSENT, Finding.REVERSED})
 """Findings of an effect that is none, or that has the opposite direction."""
 
-OPPOSITE = {Finding.SEEN: Finding.ABSENT, Finding.ABSENT: Finding.SEEN, Finding.UNDECIDED: Finding.UNDECIDED}
-"""What a comparison with a threshold says about the negated statement: "at most" for `above`."""
-
 
 def effect(estimate: Estimate, reported: float) -> Finding:
     """Whether an effect of the reported kind is there, by the rule at the top of this file.
@@ -242,17 +239,12 @@ def above(estimate: Estimate, threshold: float) -> Finding:
     return Finding.ABSENT if estimate.high <= threshold else Finding.UNDECIDED
 
 
-def beyond(estimate: Estimate, threshold: float) -> Finding:
-    """Whether the whole interval lies further from 0 than the threshold, on the side of the mean."""
-    return above(estimate if estimate.mean >= 0 else estimate.below(0.0), threshold)
+def at_most(estimate: Estimate, worst: Estimate, threshold: float) -> Finding:
+    """Whether the whole interval lies at or below the threshold.
 
-
-def at_most(certified: Estimate, worst: Estimate, threshold: float = ZERO) -> Finding:
-    """Whether a share of certified cases is no more than a threshold.
-
-    Seen only if `worst`, in which undecided cases count as certified ones, is no more either.
+    Of a share of certified cases `worst` counts the cases that proofs leave open as well, and has to lie there too.
     """
-    if above(certified, threshold) == Finding.SEEN:
+    if above(estimate, threshold) == Finding.SEEN:
         return Finding.ABSENT
     return Finding.SEEN if above(worst, threshold) == Finding.ABSENT else Finding.UNDECIDED
 

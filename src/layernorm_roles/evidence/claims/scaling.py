@@ -10,7 +10,7 @@ import numpy as np
 
 from layernorm_roles.evidence.analysis.random_keys import share_of_matrices, z_scores
 from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.claim import Tables, Untestable
+from layernorm_roles.evidence.claims.comparison import Tables, Untestable
 from layernorm_roles.evidence.claims.quantities import Known, Measured, Quantity
 
 MOST, HIGH, PRACTICE = "most keys in fewest dimensions", "from HIGH_DIMENSION on", "layernorm in practice"
@@ -18,7 +18,7 @@ NORMS = ("none", "layernorm", "projection", "scale")
 
 
 def matrices(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Per cent of random matrices with an unselectable key, with Clopper and Pearson's interval.
+    """Return the per cent of random matrices that have an unselectable key, with Clopper and Pearson's interval.
 
     Of all cells of a norm; of norm none in the cell with most keys in fewest dimensions, and from HIGH_DIMENSION on. In
     practice LayerNorm has an eps and is in float32, here in the fewest dimensions. Untestable if the simulation

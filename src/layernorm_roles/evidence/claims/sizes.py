@@ -1,6 +1,8 @@
-"""Sizes of the run at hand beside those of the paper: the part of a claim's setting that differs between runs.
+"""Sentences on the sizes of a reproduction beside those of the paper: the part of a claim's setting that differs
+between reproductions.
 
-Each function takes the tables and returns a sentence, which is empty where the tables do not tell.
+Each function takes the tables, and the experiment or model that the claim is about, and returns a sentence, which is
+empty where the tables do not tell.
 """
 
 from collections.abc import Callable
@@ -10,17 +12,17 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import span
 from layernorm_roles.evidence.analysis.paper import reported
-from layernorm_roles.evidence.claims.claim import Tables, sentences
+from layernorm_roles.evidence.claims.comparison import Tables, sentences
 
 
 def _rows(tables: Tables, table: str, **where: str) -> pd.DataFrame:
-    """The rows of a table with these values in these columns; none if the table is not there."""
+    """Return the rows of a table with the values `where` says in the columns it names; none if there is no table."""
     rows = tables.get(table, pd.DataFrame(columns=[*where]))
     return rows[(rows[[*where]] == pd.Series(where)).all(axis=1)]
 
 
-def majority(experiment: str, tables: Tables) -> str:
-    """Width, learning rate, steps and runs of an experiment, of majority_metrics or else of majority_vectors."""
+def majority(tables: Tables, experiment: str) -> str:
+    """Say the width, learning rate, steps and runs of an experiment of the majority task, by its metrics or vectors."""
     metrics = _rows(tables, "majority_metrics", experiment=experiment)
     table = _rows(tables, "majority_vectors", experiment=experiment) if metrics.empty else metrics
     if table.empty:
@@ -33,8 +35,8 @@ def majority(experiment: str, tables: Tables) -> str:
     )
 
 
-def random_keys(tables: Tables) -> str:
-    """Numbers of keys, dimensions and matrices."""
+def random_keys(tables: Tables, _: str | None) -> str:
+    """Say the numbers of keys, dimensions and matrices of the random keys."""
     if "random_keys" not in tables:
         return ""
     table, paper = tables["random_keys"], reported()["random_keys"]["sizes"]
@@ -44,8 +46,8 @@ def random_keys(tables: Tables) -> str:
     return f"{here}, as in the paper." if here == there else f"{here} (the paper: {there})."
 
 
-def losses(model: str, tables: Tables) -> str:
-    """Width, from the keys at the attention input, steps and tokens of a step of a language model."""
+def losses(tables: Tables, model: str) -> str:
+    """Say the width, steps, tokens per step and number of runs of a language model."""
     metrics = _rows(tables, "language_model_metrics", model=model)
     if metrics.empty:
         return ""
@@ -60,17 +62,17 @@ def losses(model: str, tables: Tables) -> str:
     return f"{width}{text} (the paper: {there.format(**reported()['language_model']['sizes'])})."
 
 
-def keys(model: str, tables: Tables, texts: str) -> str:
-    """Training and contexts behind the tested keys."""
+def keys(tables: Tables, model: str, texts: str) -> str:
+    """Say how a language model was trained, and of how many contexts of which length its keys were tested."""
     table = _rows(tables, "key_selectability", model=model, texts=texts)
     if table.empty:
         return ""
     contexts = f"Keys of {table.context.nunique()} contexts of {span(table.n_keys)} tokens."
-    return sentences(losses(model, tables), contexts)
+    return sentences(losses(tables, model), contexts)
 
 
-def pretrained(model: str, tables: Tables) -> str:
-    """Documents, their keys, and the heads of a pretrained model."""
+def pretrained(tables: Tables, model: str) -> str:
+    """Say how many documents a pretrained model read, their numbers of keys, and the sizes of its heads."""
     by_head = "pretrained_keys" in tables
     table = _rows(tables, "pretrained_keys" if by_head else "attention_ceilings", model=model)
     if table.empty:

@@ -7,10 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 
-from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.analysis.random_keys import z_scores
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import label
+from layernorm_roles.evidence.legends import label, legend_order
 
 CONTOURS = (0.001, 0.01, 0.1, 0.25, 0.5, 0.75)
 """Shares of unselectable keys at which the exact expectation is drawn as a line."""

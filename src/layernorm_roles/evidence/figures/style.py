@@ -23,8 +23,13 @@ from PIL import Image
 
 from layernorm_roles import files
 from layernorm_roles.evidence.analysis.estimate import Estimate
-from layernorm_roles.evidence.analysis.order import legend_order
-from layernorm_roles.evidence.legends import LEAST_FOR_BAND, LEAST_FOR_INTERVAL, SPARE_COLOURS, label
+from layernorm_roles.evidence.legends import (
+    LEAST_FOR_BAND,
+    LEAST_FOR_INTERVAL,
+    SPARE_COLOURS,
+    label,
+    legend_order,
+)
 from layernorm_roles.variants import BUILT_IN, Named
 
 COLUMN, PAGE = 3.35, 6.9

@@ -80,8 +80,7 @@ def cells_and_effects(figure: FigureBase, runs: pd.DataFrame) -> list[Line2D]:
         axes.set_xticks([0, 1], ["1/√d (small)", "√d (large)"])
         look = MOMENTS[number - len(steps)] | {"color": "black", "ls": ""}
         handles.append(style.mark(f"effect at step {step:,}", **look))
-        effects = two_by_two(100 * cells, *SIZE_AND_PROJECTION)._asdict()
-        effects["projection"] = effects.pop("other")
+        effects = two_by_two(100 * cells, *SIZE_AND_PROJECTION, "projection")
         for y, name in enumerate(EFFECTS):
             _effect(right, y + 0.28 * (number - (len(steps) - 1) / 2), effects[name], look)
     style.accuracies(*moments)

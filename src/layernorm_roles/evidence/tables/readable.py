@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from layernorm_roles import files
-from layernorm_roles.evidence.analysis.order import legend_order
-from layernorm_roles.evidence.legends import label
+from layernorm_roles.evidence.legends import label, legend_order
 from layernorm_roles.evidence.tables.typography import MISSING
 from layernorm_roles.shown import Table
 
