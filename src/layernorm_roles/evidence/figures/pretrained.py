@@ -40,7 +40,6 @@ def reached(ceilings: pd.DataFrame) -> Figure:
     models = [*dict.fromkeys(shares.model)]
     looks = style.each(LOOKS, lw=1.1)
     figure, grid = _rows(models, len(FRACTIONS), sharey=True)
-    kinds: set[str] = set()
     for panels, model in zip(grid, models, strict=True):
         of_model = shares[shares.model == model]
         best = NORM if (of_model.queries == NORM).any() else ANY
@@ -49,21 +48,19 @@ def reached(ceilings: pd.DataFrame) -> Figure:
         for axes, (threshold, fraction) in zip(panels, FRACTIONS.items(), strict=True):
             here = of_model[of_model.threshold == threshold]
             own, here = here[here.queries == OWN], here[here.queries == best]
-            axes.bar(own.layer, own.reached, width=0.6, zorder=0, color=GETS["color"], alpha=GETS["alpha"])
+            axes.bar(own.layer, own.reached, width=0.6, zorder=0, **GETS)
             axes.vlines(own.layer, own.low, own.high, color=style.GREY, lw=0.9)
             for kind, shift in ((AS_USED, -0.08), (WITHOUT_NORM, 0.08)):
-                part = here[here.normalised == kind]
-                axes.vlines(
-                    part.layer + shift, part.low, part.high, color=looks[kind]["color"], lw=1, alpha=0.7
-                )
-                axes.plot(part.layer + shift, part.reached, **looks[kind] | size)
-            kinds |= {*here.normalised}
+                part, look = here[here.normalised == kind], looks[kind] | size
+                x = part.layer + shift
+                axes.vlines(x, part.low, part.high, color=look["color"], lw=1, alpha=0.7)
+                axes.plot(x, part.reached, **look)
             axes.set(xlabel="layer", title=f"at least {fraction} of a query's attention")
             axes.set(xticks=_some(layers), ylim=(0, 103))
         asked = "" if best == NORM else ", any query"
         panels[0].set_ylabel(f"{model}{asked}:\nkeys in heads (%)")
-    handles = [style.mark(**look) for kind, look in looks.items() if kind in kinds]
-    style.legend_below(figure, [*handles, style.mark(lw=5, **GETS)], columns=3)
+    entries = [look for kind, look in looks.items() if kind in {*shares.normalised}]
+    style.legend_below(figure, [*entries, GETS | {"lw": 5}], columns=3)
     return figure
 
 
@@ -96,7 +93,7 @@ TRAINED = {
 }
 """Look of a pretrained model, and of a network of its architecture with freshly drawn weights."""
 
-RANDOM = {"color": "black", "ls": ":", "lw": 1.0}
+RANDOM = {"label": "a random direction", "color": "black", "ls": ":", "lw": 1.0}
 """Look of the share of a random direction."""
 
 
@@ -114,7 +111,7 @@ def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> F
     models = [*dict.fromkeys(shifts.model)]
     figure, grid = _rows(models, 3)
     for (left, middle, right), model in zip(grid, models, strict=True):
-        ratios = ones_ratios(style.runs_of(ones, "ones_share", "model", [model]))
+        ratios = ones_ratios(ones[ones.model == model])
         ratios = ratios.assign(trained=ratios.checkpoint != "random")
         style.lines(left, ratios, "trained", TRAINED, "norm", "ratio")
         for name, colour in colours.items():
@@ -132,10 +129,8 @@ def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> F
             style.line(right, heads, "layer", column, **look)
         right.set(xlabel="layer", ylabel="attention that moves")
         right.set(title=f"projection {moved.change.iloc[0]}: {model}", ylim=(0, None))
-    handles = style.marks(style.each(TRAINED, color=style.GREY))
-    handles.append(style.mark("a random direction", **RANDOM))
+    entries = [*style.each(TRAINED, color=style.GREY).values(), RANDOM]
     for name, colour in colours.items():
-        look = {"label": f"{name}, d = {sizes[name]}", "color": colour}
-        handles.append(style.mark(**TRAINED[True] | look))
-    style.legend_below(figure, handles, columns=6)
+        entries.append(TRAINED[True] | {"label": f"{name}, d = {sizes[name]}", "color": colour})
+    style.legend_below(figure, entries, columns=6)
     return figure

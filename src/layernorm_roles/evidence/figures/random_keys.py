@@ -30,7 +30,7 @@ def share(cells: pd.DataFrame, norm: str) -> Figure:
 
     cells: table random_keys. A line below the panel names the other norms that leave no matrix with such a key.
     """
-    part = style.runs_of(cells, "random_keys", "norm", [norm])
+    part = cells[cells.norm == norm]
     figure, axes = plt.subplots(figsize=(style.COLUMN, 2.4))
     mesh = _heat(axes, part, "any_unselectable", cmap="rocket_r", vmin=0, vmax=1)
     axes.set_title("\n".join([label(norm), *_notes(part)]), loc="left", fontsize=7)
@@ -139,10 +139,10 @@ def law(table: pd.DataFrame) -> Figure:
         words = f"d ≥ {beyond[beyond == 0].index.min()}: under {100 * table.share.min():g} %\n"
         words += f"of ${int(table.n.max() / 10**power)} \\cdot 10^{power}$ keys"
         axes.text(last + 0.5, table.n.max() / 4, words, va="top", **note)
-    handles = [
-        style.mark(f"{100 * share:g} % unselectable", color=tones[share], **strokes[False])
+    entries = [
+        {"label": f"{100 * share:g} % unselectable", "color": tones[share], **strokes[False]}
         for share in shares[::-1]
     ]
-    handles.append(style.mark("among the keys before, likewise", color=style.GREY, **strokes[True]))
-    style.legend_below(figure, handles, columns=4)
+    entries.append({"label": "among the keys before, likewise", "color": style.GREY, **strokes[True]})
+    style.legend_below(figure, entries, columns=4)
     return figure

@@ -8,7 +8,6 @@ import pandas as pd
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 from mpl_toolkits.mplot3d.axes3d import Axes3D
 
@@ -37,8 +36,7 @@ def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Fi
     orthogonal to the ones vector and the ones vector. A strip below has the lengths of the keys and queries, because
     queries near the origin do not show theirs.
     """
-    runs = style.runs_of(vectors, "majority_vectors", "experiment", [experiment])
-    trained = runs[runs.checkpoint == "final"]
+    trained = vectors[(vectors.experiment == experiment) & (vectors.checkpoint == "final")]
     chosen = trained[trained.variant == variant]
     if chosen.empty:
         return style.note("Every run has diverged: there is no trained model to draw.")
@@ -52,14 +50,16 @@ def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Fi
     axes.set_title(title + (f"\n{outside} of {len(keys)} keys outside the box" if outside else ""), y=0.98)
     compared = trained[trained.variant.isin({*PAPER_PROJECTION, variant})]
     _lengths(figure.add_subplot(grid[1]), keys, queries, colour, _size(np.stack([*compared.vector])))
-    handles = [
-        style.mark("keys", ls="", marker="o", ms=4.5, color=colour, alpha=0.8, mec="none"),
-        style.mark("queries", ls="", marker="^", ms=4.5, color="black"),
-        *plane_and_ones_marks(),
+    point = {"ls": "", "ms": 4.5}
+    entries = [
+        point | {"label": "keys", "marker": "o", "color": colour, "alpha": 0.8, "mec": "none"},
+        point | {"label": "queries", "marker": "^", "color": "black"},
+        ONES,
+        PLANE,
     ]
     if shortened:
-        handles.append(style.mark("queries, shortened", ls="", marker="^", ms=4.5, color="black", mfc="none"))
-    style.legend_below(figure, handles, columns=2)
+        entries.append(entries[1] | {"label": "queries, shortened", "mfc": "none"})
+    style.legend_below(figure, entries, columns=2)
     return figure
 
 
@@ -101,8 +101,12 @@ def _panel(axes: Axes3D, keys: np.ndarray, queries: np.ndarray, colour: str) -> 
     return int((~near).sum()), int((~inside).sum())
 
 
-ONES = {"ls": "--", "lw": 0.9, "color": "#333333"}
+ONES = {"label": "ones vector", "ls": "--", "lw": 0.9, "color": "#333333"}
 """Look of the ones vector."""
+
+PLANE = {"label": "plane orthogonal to it", "ls": "", "marker": "s", "ms": 7, "mec": "none"}
+PLANE |= {"color": "#BBBBBB", "alpha": 0.6}
+"""Look of the plane orthogonal to the ones vector in a legend."""
 
 
 def plane_and_ones(axes: Axes3D, radius: float, half_length: float) -> None:
@@ -113,12 +117,6 @@ def plane_and_ones(axes: Axes3D, radius: float, half_length: float) -> None:
     axes.plot_trisurf(*disc.T, color="#BBBBBB", alpha=0.25, linewidth=0, shade=False)
     ones = np.array([[-1], [1]]) * np.full((1, 3), half_length)
     axes.plot(*ones.T, **ONES)
-
-
-def plane_and_ones_marks() -> list[Line2D]:
-    """Return the legend entries of what `plane_and_ones` draws."""
-    plane = {"ls": "", "marker": "s", "ms": 7, "color": "#BBBBBB", "alpha": 0.6, "mec": "none"}
-    return [style.mark("ones vector", **ONES), style.mark("plane orthogonal to it", **plane)]
 
 
 def box(
