@@ -21,15 +21,15 @@ from layernorm_roles.evidence.tables.readable import (
     sentence,
     token_text,
 )
-from layernorm_roles.evidence.tables.typography import MISSING, estimate, percent
+from layernorm_roles.evidence.tables.typography import MISSING, estimate, percent, share
 
 NO_MODEL = "This reproduction has no such model."
 SITES = {"before_norm": "before LayerNorm", "after_norm": "after LayerNorm"}
 WEIGHTS = {"initial": "untrained", "final": "trained"}
 """What readers call the checkpoints of a run."""
 
-FEWEST, SHOWN = 10, 20
-"""Table 3 lists the first SHOWN tokens of those that occur at least FEWEST times in the sentences."""
+LEAST_OCCURRENCES, SHOWN = 10, 20
+"""Table 3 lists the first SHOWN tokens of those that occur at least LEAST_OCCURRENCES times in the sentences."""
 
 
 def table_1(keys: pd.DataFrame) -> Readable:
@@ -69,7 +69,7 @@ def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
         columns = ["token", "occurrences", "initial_percent", "final_percent"]
         return Readable(pd.DataFrame(columns=columns), [])
     frame = language_model.token_shares(tokens)
-    often = frame[frame.occurrences >= FEWEST * model.layer.nunique() * model.seed.nunique()]
+    often = frame[frame.occurrences >= LEAST_OCCURRENCES * model.layer.nunique() * model.seed.nunique()]
     cells = {
         "token": lambda row: token_text(row.token),
         "occurrences × layers × seeds": "{.occurrences:,}",
@@ -207,7 +207,7 @@ def shares_by_layer(
         for checkpoint in language_model.CHECKPOINTS:
             group = part[part.checkpoint == checkpoint]
             seeds = str(group.seeds.iloc[0]) if len(group) else MISSING
-            cells = {row.layer: _share(row) for row in group.itertuples()}
+            cells = {row.layer: share(row) for row in group.itertuples()}
             rows.append(
                 ([name, WEIGHTS[checkpoint], seeds], cells, [percent(group.borderline_percent.mean())])
             )
@@ -228,8 +228,3 @@ def _loss(row, name: str) -> str:
     """A mean in nats with its interval, if the row has one."""
     ends = (getattr(row, name + end, float("nan")) for end in ("_low", "_high"))
     return estimate(getattr(row, name), *ends, ".3f")
-
-
-def _share(row) -> str:
-    low, high = max(row.low, 0.0), min(row.high, 100.0)
-    return "0" if low == high == 0 else estimate(row.percent, low, high, percent)

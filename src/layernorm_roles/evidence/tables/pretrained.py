@@ -8,7 +8,7 @@ from layernorm_roles.evidence.analysis import pretrained
 from layernorm_roles.evidence.analysis.estimate import span
 from layernorm_roles.evidence.legends import FRACTIONS
 from layernorm_roles.evidence.tables.readable import Part, Readable, grid, layered, token_text
-from layernorm_roles.evidence.tables.typography import estimate, percent, typeset
+from layernorm_roles.evidence.tables.typography import percent, share, typeset, within
 from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 
 NO_MODEL = "This reproduction has no pretrained model."
@@ -22,8 +22,8 @@ SETS = {
 }
 """What readers call the sets of queries and the kinds of keys, in the order of the rows."""
 
-FEWEST, SHOWN = 3, 10
-"""Of the tokens that occur in at least FEWEST contexts (or in all), the first and the last SHOWN are listed."""
+LEAST_CONTEXTS, SHOWN = 3, 10
+"""Of the tokens that occur in at least LEAST_CONTEXTS contexts (or in all), the first and last SHOWN are listed."""
 
 
 def ceilings(table: pd.DataFrame) -> Readable:
@@ -37,7 +37,7 @@ def ceilings(table: pd.DataFrame) -> Readable:
             f"{span(sizes.dimensions)} dimensions. Per cent of the (key, head) pairs that get less than a half, a "
             "tenth or a hundredth of a query's attention, from whichever query of a set gives them most."
         )
-        parts.append(_by_layer(here, "threshold", FRACTIONS, "less than", _per_cent))
+        parts.append(_by_layer(here, "threshold", FRACTIONS, "less than", share))
         parts.append(
             "The lowest and the highest: the share of a query's attention that 1 %, a half and 99 % of the pairs do "
             "not exceed."
@@ -58,12 +58,12 @@ def ceilings_by_token(table: pd.DataFrame) -> Readable:
         "token": lambda row: token_text(row.token),
         "occurrences": "{.occurrences:,}",
         "contexts": "{.contexts}",
-        "less than ½ (%)": _per_cent,
+        "less than ½ (%)": share,
         "median ceiling": "{.ceiling:.3f}",
         "most received": "{.received:.3f}",
     }
     for model, here in frame.groupby("model", sort=False):
-        often = here[here.contexts >= min(FEWEST, here.contexts.max())]
+        often = here[here.contexts >= min(LEAST_CONTEXTS, here.contexts.max())]
         least, most = often.head(SHOWN), often.iloc[SHOWN:].tail(SHOWN)
         parts += [
             f"{model}, layer {here.layer.iloc[0]}, where most keys cannot get half of a query's attention from any "
@@ -83,7 +83,7 @@ def cut_heads(keys: pd.DataFrame) -> Readable:
         rows = []
         for d, part in here.groupby("dimensions"):
             last = [percent(part.undecided_percent.mean()), percent(part.gaussian_percent.mean())]
-            rows.append(([str(d)], {row.layer: _per_cent(row) for row in part.itertuples()}, last))
+            rows.append(([str(d)], {row.layer: share(row) for row in part.itertuples()}, last))
         parts += [
             f"{model}: {here.contexts.max()} contexts of {span(here.n_keys)} keys.",
             layered(["dimensions"], rows, ["undecided", "Gaussian keys"], texts=0),
@@ -105,16 +105,5 @@ def _by_layer(
     return layered([heading, "queries", "keys"], rows, [], texts=3)
 
 
-def _per_cent(row) -> str:
-    return _within(row.percent, row, percent, 100.0)
-
-
 def _attention(row) -> str:
-    return _within(row.ceiling, row, lambda value: typeset(f"{value:.3g}"), 1.0)
-
-
-def _within(mean: float, row, write: Callable[[float], str], most: float) -> str:
-    """A mean with its interval over contexts, cut to 0..most; the mean alone where the ends look like it."""
-    low, high = max(row.low, 0.0), min(row.high, most)
-    alike = write(low) == write(mean) == write(high)
-    return write(mean) if pd.isna(row.low) or alike else estimate(mean, low, high, write)
+    return within(row.ceiling, row.low, row.high, lambda value: typeset(f"{value:.3g}"), 1.0)

@@ -49,9 +49,9 @@ def grid(rows: Iterable[Any] | pd.DataFrame, cells: Mapping[str, Cell], texts: i
 
 
 def _texts(rows: Sequence[Sequence[str]], columns: Sequence[str], texts: int) -> pd.DataFrame:
-    found = pd.DataFrame(rows, columns=columns, dtype=object)
-    found.attrs["texts"] = texts
-    return found
+    made = pd.DataFrame(rows, columns=columns, dtype=object)
+    made.attrs["texts"] = texts
+    return made
 
 
 LayeredRow = tuple[Sequence[str], Mapping[int, str], Sequence[str]]
