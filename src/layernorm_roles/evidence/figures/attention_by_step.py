@@ -21,10 +21,11 @@ COMPARED = ("layernorm", "layernorm_shrunk", "projection", "projection_grown", N
 
 
 def paper_rate(metrics: pd.DataFrame, attention: pd.DataFrame, model: str) -> Figure:
-    """Draw by the steps the losses of COMPARED, their differences, and what attention does in them.
+    """Draw the losses of a model's variants against the steps, their differences from LayerNorm, and attention's part.
 
-    metrics: table language_model_metrics; attention: table language_model_attention; both of `model` are drawn. What
-    equal attention adds to the loss is that of the whole model, the deviation of scores the mean over layers.
+    metrics: table language_model_metrics; attention: table language_model_attention; of both the variants COMPARED of
+    `model` are drawn. What equal attention adds to the loss is measured in the whole model; the deviation of scores is
+    a mean over layers.
     """
     runs, of_model = (
         table[(table.model == model) & table.variant.isin(COMPARED) & (table.step > 0)]
@@ -110,7 +111,7 @@ def _kind(variant: str, norms: Mapping[str, Any]) -> str | None:
 
 
 def _marks(axes: Axes, runs: pd.DataFrame, x: str, y: str) -> None:
-    """Draw `y` by `x` of each run, on a logarithmic x axis; runs without it stand, hollow, above their last step."""
+    """Draw a mark for each run at its columns x and y; a run without y stands, hollow, above the last step of all."""
     last = runs.last_step.max()
     for kind, part in runs.groupby("kind"):
         look = DOSES[kind] | {"ms": 5, "alpha": 0.7}

@@ -1,4 +1,4 @@
-"""Losses of the language models: against the steps (the paper's Figure 4), the learning rate, and the tokens seen."""
+"""Losses of the language models against the optimiser steps (the paper's Figure 4) and the learning rate."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from layernorm_roles.evidence.analysis.language_model import ends as last_rows
 from layernorm_roles.evidence.analysis.language_model import losses_without_attention, of_single_points
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import MODELS, PAPER_MODEL, PAPER_RATE_MODEL
+from layernorm_roles.evidence.legends import PAPER_MODEL
 from layernorm_roles.variants import BUILT_IN, NO_ATTENTION_VARIANT, PAPER_SCALING
 
 LOSSES = {"train_loss": "training loss", "valid_loss": "validation loss"}
@@ -24,6 +24,9 @@ BASE, WITHOUT = PAPER_SCALING
 
 UNIGRAM = {"label": "token frequencies (unigram)", "color": "#404040", "ls": ":", "lw": 1.0}
 """Look of the loss of the training tokens' frequencies."""
+
+SHOWN_ALONE = (PAPER_MODEL, "gpt_paper_rate")
+"""Models with figures of their own: those of the paper's sizes, and of its learning rate and number of steps, too."""
 
 GAP = {"label": "paper, projection only − LayerNorm at step 50,000", "mec": BUILT_IN[WITHOUT].colour}
 GAP |= style.PAPER_MARK
@@ -56,18 +59,18 @@ def losses(metrics: pd.DataFrame) -> Figure:
     """Draw the validation loss of several models against the steps, and its difference from LayerNorm: a row a model.
 
     metrics: table language_model_metrics, of which models with one rate and length are drawn that have other variants
-    beside LayerNorm; those of the paper have figures of their own.
+    beside LayerNorm; SHOWN_ALONE are left out.
     """
     single = of_single_points(metrics)
     several = single.model[single.variant != BASE].unique()
-    models = [model for model in several if model not in (PAPER_MODEL, PAPER_RATE_MODEL)]
+    models = [model for model in several if model not in SHOWN_ALONE]
     figure, entries = _rows(metrics, models, "valid_loss")
     style.legend_below(figure, entries, columns=3, further=[UNIGRAM])
     return figure
 
 
 def _rows(metrics: pd.DataFrame, models: Sequence[str], column: str) -> tuple[Figure, list]:
-    """Draw a row of `loss_and_differences` for each model; return the figure and the entries of its legend."""
+    """Draw a row of `loss_and_differences` for each model; return the figure, and the variants' legend entries."""
     trained = metrics[metrics.model.isin(models) & (metrics.step > 0)]
     size = (style.PAGE, 2.35 * len(models) + 0.7)
     figure, panels = plt.subplots(len(models), 2, figsize=size, squeeze=False)
@@ -129,6 +132,9 @@ DIVERGED = {"label": "diverged runs", "color": style.GREY, "marker": "x", "ms": 
 
 LARGEST = {"label": "largest rate at which no run diverges", "mec": style.GREY, **style.RING}
 """Look of the ring around the largest rate at which no run of a variant diverges, in the variant's colour."""
+
+MODELS = {"gpt_rates": "model of words", "bytes_rates": "model of bytes"}
+"""What titles call the models of config.yaml that are trained at several rates."""
 
 APART = {"learning_rate", "seeds", "evaluate_every", "checkpoint_every"}
 """Settings in which models may differ and still share a panel of losses by learning rate."""

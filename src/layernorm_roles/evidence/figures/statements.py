@@ -111,7 +111,7 @@ _TRAINED_LAYER |= {"ls": "", "mfc": "none", "mew": 0.7} | _SIZE
 
 
 def fusion(table: pd.DataFrame) -> Figure:
-    """Draw what the best single map of the heads misses, by the width of the stream.
+    """Draw what the best single matrix in place of W_O and W_1 misses, by the width of the residual stream.
 
     table: fusion. Lines are random weights, open marks the layers of trained models, side by side.
     """
@@ -151,7 +151,7 @@ GUESSING = {"label": "guessing", "color": "black", "ls": ":", "lw": 1.0}
 
 
 def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame) -> Figure:
-    """Draw final losses by learning rate, and below gradients of untrained networks, and positions that are named.
+    """Draw final losses of pre-norm and post-norm networks by learning rate; below, gradients and named positions.
 
     table: placement, of which runs that diverged are counted and not drawn. untrained: untrained_gradients, as
     geometric means without those that vanish or overflow; networks without LayerNorm, whose gradients reach far beyond
@@ -165,7 +165,7 @@ def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame)
     for axes, depth in zip(panels, depths, strict=True):
         here = losses[losses.depth == depth]
         finite, looks = here[np.isfinite(here.loss)], style.each(PLACES, **RESIDUAL[True])
-        style.lines(axes, finite, "placement", looks, "learning_rate", "loss", limits="range")
+        style.lines(axes, finite, "placement", looks, "learning_rate", "loss", spread="range")
         if lost := len(here) - len(finite):
             place = {"transform": axes.transAxes, "ha": "right", "va": "top"}
             axes.text(0.98, 0.98, f"{lost} diverged", fontsize=6, **place)
@@ -179,11 +179,11 @@ def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame)
         looks = style.each(PLACES, **stroke)
         for axes, without in ((normed, False), (bare, True)):
             part = first[(first.residual == residual) & ((first.placement == "none") == without)]
-            options = {"geometric": True, "limits": "range"}
+            options = {"geometric": True, "spread": "range"}
             style.lines(axes, part, "placement", looks, "depth", "gradient_norm", **options)
         for axes, trained in zip(probed, (False, True), strict=True):
             part = shares[(shares.trained == trained) & (shares.residual == residual)]
-            style.lines(axes, part, "placement", looks, "layer", "percent", limits="range")
+            style.lines(axes, part, "placement", looks, "layer", "percent", spread="range")
     for axes, title in ((normed, "LayerNorm"), (bare, "no LayerNorm")):
         axes.set(xscale="log", yscale="log", title=title, xlabel="layers, untrained")
         style.ticks_at(axes, untrained.depth)
@@ -208,9 +208,9 @@ NORMS = {
 
 
 def batch_dependence(table: pd.DataFrame) -> Figure:
-    """Draw the change of a token's output by other sequences, and by padding, a panel each.
+    """Draw how far a token's output changes with the other sequences of its batch, and beside it with padding.
 
-    table: batch_dependence.
+    table: batch_dependence. LayerNorm and BatchNorm have a line each.
     """
     figure, panels = plt.subplots(1, 2, figsize=(style.PAGE, 2.4))
     for axes, effect, x in zip(panels, ("others", "padding"), ("batch_size", "padding"), strict=True):

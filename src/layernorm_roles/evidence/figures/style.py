@@ -23,7 +23,7 @@ from PIL import Image
 from layernorm_roles import files
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.analysis.order import legend_order
-from layernorm_roles.evidence.legends import LEAST_FOR_BAND, LEAST_FOR_INTERVAL, SPARE_COLOURS, label
+from layernorm_roles.evidence.legends import LEAST_FOR_INTERVAL, label
 from layernorm_roles.variants import BUILT_IN, Named
 
 COLUMN, PAGE = 3.35, 6.9
@@ -37,6 +37,9 @@ PAPER_MARK = {"ls": "", "marker": "D", "ms": 4.5, "mfc": "white", "mew": 1.1}
 
 RING = {"ls": "", "marker": "o", "ms": 9, "mfc": "none", "mew": 1.1}
 """Options for the ring around one of the points of a variant; callers add `mec`."""
+
+LEAST_FOR_BAND = 5
+"""Least number of seeds for which a curve has a band; the interval of fewer would hide the other curves."""
 
 SINGLE = {
     "label": f"single run, where fewer than {LEAST_FOR_BAND} seeds",
@@ -85,6 +88,9 @@ def theme() -> None:
 
 # Looks
 
+SPARE_COLOURS = ("#B8A800", "#117733", "#AA4499", "#88CCEE", "#6699CC", "#999933")
+"""Colours of variants that are not built in, in the alphabetical order of their names; after the last the first."""
+
 
 def looks_of(variants: Iterable[str], **more: Any) -> dict[str, dict[str, Any]]:
     """Return label, color and ls of each of the variants, in the order of the legends, with `more` options of a line.
@@ -121,14 +127,12 @@ def number_of(numbers: Collection[SupportsInt], what: str) -> str:
 # Means with their spread
 
 
-def means(
-    table: pd.DataFrame, x: str, y: str, geometric: bool = False, limits: str = "interval"
-) -> pd.DataFrame:
+def means(table: pd.DataFrame, x: str, y: str, geometric: bool = False, whole: bool = False) -> pd.DataFrame:
     """Return columns mean, low and high of column `y`, a row for each value of column `x`.
 
-    The rows that share a value of `x` are the sample, usually one row a seed. `limits` says what low and high are: the
-    ends of Student's 95 % "interval", NaN for fewer than LEAST_FOR_INTERVAL values, or the "range" of the values. With
-    `geometric` means and intervals are those of the logarithms.
+    The rows that share a value of `x` are the sample, usually one row a seed. From low to high is Student's 95 %
+    interval, NaN for fewer than LEAST_FOR_INTERVAL values, or the `whole` range of the values. With `geometric` means
+    and intervals are those of the logarithms.
     """
     rows = {}
     for value, values in table.groupby(x)[y]:
@@ -136,7 +140,7 @@ def means(
         estimate = Estimate.of(np.log(values) if geometric else values)
         estimate = estimate.map(np.exp) if geometric else estimate
         low, high = estimate[1:] if len(values) >= LEAST_FOR_INTERVAL else (np.nan, np.nan)
-        if limits == "range":
+        if whole:
             low, high = values.min(), values.max()
         rows[float(value)] = (estimate.mean, low, high)
     return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high"], dtype=float)
@@ -147,19 +151,19 @@ def line(
     table: pd.DataFrame,
     x: str,
     y: str,
-    spread: Literal["band", "bars", "seeds"] = "band",
+    spread: Literal["band", "range", "bars", "seeds"] = "band",
     geometric: bool = False,
-    limits: str = "interval",
     shift: float = 1.0,
     **look,
 ) -> pd.DataFrame:
     """Draw the mean of column `y` over column `x`, and how far the values spread; return what is drawn, see `means`.
 
-    `spread` is how: a "band", vertical "bars", or "seeds": a band where there are at least LEAST_FOR_BAND seeds, else a
-    thin line for each seed, for which `table` has a row for each seed and `x`. All values of x are multiplied by
-    `shift`. `look` are options of `Axes.plot`; `color` must be among them.
+    `spread` is how: as a "band" or vertical "bars" of the intervals, as a band of the "range", or as "seeds": a band
+    where there are at least LEAST_FOR_BAND seeds, else a thin line for each seed, for which `table` has a row for each
+    seed and `x`. All values of x are multiplied by `shift`. `look` are options of `Axes.plot`; `color` must be among
+    them.
     """
-    curve = means(table, x, y, geometric, limits)
+    curve = means(table, x, y, geometric, whole=spread == "range")
     curve.index *= shift
     if spread == "seeds" and table.seed.nunique() < LEAST_FOR_BAND:
         seeds = table.pivot(index=x, columns="seed", values=y)
