@@ -113,6 +113,7 @@ def test_a_reproduction_without_the_rows_says_so(table):
     made_of_nothing = readable.make(table, empty)
     assert made_of_nothing.frame.empty and not any(len(grid) for grid in grids(made_of_nothing))
     assert readable.markdown(made_of_nothing.parts)
+    assert made_of_nothing.parts == [table.none] or not table.none
 
 
 def test_claims_are_shown_with_units_controls_and_the_effect_over_the_reported_one():

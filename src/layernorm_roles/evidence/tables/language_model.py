@@ -23,7 +23,6 @@ from layernorm_roles.evidence.tables.readable import (
 )
 from layernorm_roles.evidence.tables.typography import MISSING, estimate, percent, share
 
-NO_MODEL = "This reproduction has no such model."
 SITES = {"before_norm": "before LayerNorm", "after_norm": "after LayerNorm"}
 WEIGHTS = {"initial": "untrained", "final": "trained"}
 """What readers call the checkpoints of a run."""
@@ -46,7 +45,7 @@ def table_1(keys: pd.DataFrame) -> Readable:
         if len(exact):
             parts += [f"{model}: the keys where a norm scales them, with eps = 0 instead of the model's."]
             parts += [shares_by_layer(exact, "variant", LEGENDS)]
-    return Readable(frame, parts or [NO_MODEL])
+    return Readable(frame, parts)
 
 
 def table_2(keys: pd.DataFrame) -> Readable:
@@ -59,7 +58,7 @@ def table_2(keys: pd.DataFrame) -> Readable:
             f"{model} with LayerNorm: keys before it and after. {_contexts(keys, model, 'long')}",
             shares_by_layer(shown, "site", SITES, paper if model == PAPER_MODEL else None),
         ]
-    return Readable(frame, parts or [NO_MODEL])
+    return Readable(frame, parts)
 
 
 def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
@@ -125,7 +124,7 @@ def heads(keys: pd.DataFrame) -> Readable:
                     title = f"{model} ({size}): keys in the heads{name}, {words}. {_contexts(keys, model, 'long')}"
                     parts += [title, shares_by_layer(shown, "variant", LEGENDS)]
     frame = pd.concat(frames) if frames else language_model.unselectable_shares(in_heads).assign(causal=False)
-    return Readable(frame, parts or [NO_MODEL])
+    return Readable(frame, parts)
 
 
 def baselines(metrics: pd.DataFrame) -> Readable:
@@ -170,7 +169,7 @@ def losses_by_rate(metrics: pd.DataFrame) -> Readable:
         "its best learning rate, in the longest training. A loss over runs of which some have learnt it and others "
         "have not is a mean of two humps."
     )
-    return Readable(frame, [grid(frame, cells, texts=2), note] if len(frame) else [])
+    return Readable(frame, [grid(frame, cells, texts=2), note])
 
 
 def pilot() -> Readable:
@@ -193,14 +192,12 @@ def shares_by_layer(
     column: str,
     names: Mapping[str, str],
     paper: Mapping[str, Sequence[float]] | None = None,
-) -> Part:
+) -> pd.DataFrame:
     """A column for each layer; for each value of `column` a row before training, one after, and one of the paper.
 
     `shares` is the result of `unselectable_shares`, `names` what a reader calls the values, `paper` maps a value to
     the per cent that the paper reports for each layer. The last column is of keys that are undecided, in all layers.
     """
-    if shares.empty:
-        return NO_MODEL
     rows = []
     for value, part in shares.groupby(column, sort=False):
         name = names.get(value, value)

@@ -11,8 +11,6 @@ from layernorm_roles.evidence.tables.readable import Part, Readable, grid, layer
 from layernorm_roles.evidence.tables.typography import percent, share, typeset, within
 from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 
-NO_MODEL = "This reproduction has no pretrained model."
-
 SETS = {
     (ANY, AS_USED): ("any query", "as used"),
     (ANY, WITHOUT_NORM): ("any query", "without the norm"),
@@ -47,7 +45,7 @@ def ceilings(table: pd.DataFrame) -> Readable:
             tails = tails[tails.queries != ANY]
         names = {0.01: "1 %", 0.5: "50 %", 0.99: "99 %"}
         parts.append(_by_layer(tails, "quantile", names, "pairs", _attention))
-    return Readable(shares, parts or [NO_MODEL])
+    return Readable(shares, parts)
 
 
 def ceilings_by_token(table: pd.DataFrame) -> Readable:
@@ -72,7 +70,7 @@ def ceilings_by_token(table: pd.DataFrame) -> Readable:
         ]
         if len(most):
             parts += ["And those whose keys can get most.", grid(most, cells)]
-    return Readable(frame, parts or [NO_MODEL])
+    return Readable(frame, parts)
 
 
 def cut_heads(keys: pd.DataFrame) -> Readable:
@@ -88,7 +86,7 @@ def cut_heads(keys: pd.DataFrame) -> Readable:
             f"{model}: {here.contexts.max()} contexts of {span(here.n_keys)} keys.",
             layered(["dimensions"], rows, ["undecided", "Gaussian keys"], texts=0),
         ]
-    return Readable(frame, parts or [NO_MODEL])
+    return Readable(frame, parts)
 
 
 def _by_layer(
