@@ -142,15 +142,11 @@ APART = {"learning_rate", "seeds", "evaluate_every", "checkpoint_every"}
 
 def alike(settings: Mapping[str, Mapping[str, Any]], models: Iterable[str]) -> dict[str, list[str]]:
     """The models grouped by panel, under the name of the first: those whose settings differ in APART alone."""
-    panels: list[tuple[dict[str, Any], list[str]]] = []
+    panels: dict[str, list[str]] = {}
     for name in models:
-        of_runs = {key: value for key, value in settings[name].items() if key not in APART}
-        panel = next((names for known, names in panels if known == of_runs), None)
-        if panel is None:
-            panels.append((of_runs, [name]))
-        else:
-            panel.append(name)
-    return {names[0]: names for _, names in panels}
+        of_runs = repr(sorted((key, value) for key, value in settings[name].items() if key not in APART))
+        panels.setdefault(of_runs, []).append(name)
+    return {names[0]: names for names in panels.values()}
 
 
 def by_rate(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:

@@ -21,7 +21,7 @@ from layernorm_roles.evidence.tables.readable import (
     sentence,
     token_text,
 )
-from layernorm_roles.evidence.tables.typography import MISSING, estimate, percent, share
+from layernorm_roles.evidence.tables.typography import MISSING, estimate, percent
 
 SITES = {"before_norm": "before LayerNorm", "after_norm": "after LayerNorm"}
 WEIGHTS = {"initial": "untrained", "final": "trained"}
@@ -204,7 +204,7 @@ def shares_by_layer(
         for checkpoint in language_model.CHECKPOINTS:
             group = part[part.checkpoint == checkpoint]
             seeds = str(group.seeds.iloc[0]) if len(group) else MISSING
-            cells = {row.layer: share(row) for row in group.itertuples()}
+            cells = {row.layer: _share(row) for row in group.itertuples()}
             rows.append(
                 ([name, WEIGHTS[checkpoint], seeds], cells, [percent(group.borderline_percent.mean())])
             )
@@ -225,3 +225,8 @@ def _loss(row, name: str) -> str:
     """A mean in nats with its interval, if the row has one."""
     ends = (getattr(row, name + end, float("nan")) for end in ("_low", "_high"))
     return estimate(getattr(row, name), *ends, ".3f")
+
+
+def _share(row) -> str:
+    low, high = max(row.low, 0.0), min(row.high, 100.0)
+    return "0" if low == high == 0 else estimate(row.percent, low, high, percent)

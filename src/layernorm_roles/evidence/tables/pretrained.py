@@ -8,7 +8,7 @@ from layernorm_roles.evidence.analysis import pretrained
 from layernorm_roles.evidence.analysis.estimate import span
 from layernorm_roles.evidence.legends import FRACTIONS
 from layernorm_roles.evidence.tables.readable import Part, Readable, grid, layered, token_text
-from layernorm_roles.evidence.tables.typography import percent, share, typeset, within
+from layernorm_roles.evidence.tables.typography import estimate, percent, typeset
 from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 
 SETS = {
@@ -35,7 +35,7 @@ def ceilings(table: pd.DataFrame) -> Readable:
             f"{span(sizes.dimensions)} dimensions. Per cent of the (key, head) pairs that get less than a half, a "
             "tenth or a hundredth of a query's attention, from whichever query of a set gives them most."
         )
-        parts.append(_by_layer(here, "threshold", FRACTIONS, "less than", share))
+        parts.append(_by_layer(here, "threshold", FRACTIONS, "less than", _per_cent))
         parts.append(
             "The lowest and the highest: the share of a query's attention that 1 %, a half and 99 % of the pairs do "
             "not exceed."
@@ -56,7 +56,7 @@ def ceilings_by_token(table: pd.DataFrame) -> Readable:
         "token": lambda row: token_text(row.token),
         "occurrences": "{.occurrences:,}",
         "contexts": "{.contexts}",
-        "less than ½ (%)": share,
+        "less than ½ (%)": _per_cent,
         "median ceiling": "{.ceiling:.3f}",
         "most received": "{.received:.3f}",
     }
@@ -81,7 +81,7 @@ def cut_heads(keys: pd.DataFrame) -> Readable:
         rows = []
         for d, part in here.groupby("dimensions"):
             last = [percent(part.undecided_percent.mean()), percent(part.gaussian_percent.mean())]
-            rows.append(([str(d)], {row.layer: share(row) for row in part.itertuples()}, last))
+            rows.append(([str(d)], {row.layer: _per_cent(row) for row in part.itertuples()}, last))
         parts += [
             f"{model}: {here.contexts.max()} contexts of {span(here.n_keys)} keys.",
             layered(["dimensions"], rows, ["undecided", "Gaussian keys"], texts=0),
@@ -103,5 +103,16 @@ def _by_layer(
     return layered([heading, "queries", "keys"], rows, [], texts=3)
 
 
+def _per_cent(row) -> str:
+    return _within(row.percent, row, percent, 100.0)
+
+
 def _attention(row) -> str:
-    return within(row.ceiling, row.low, row.high, lambda value: typeset(f"{value:.3g}"), 1.0)
+    return _within(row.ceiling, row, lambda value: typeset(f"{value:.3g}"), 1.0)
+
+
+def _within(mean: float, row, write: Callable[[float], str], most: float) -> str:
+    """A mean with its interval over contexts, cut to 0..most; the mean alone where the ends look like it."""
+    low, high = max(row.low, 0.0), min(row.high, most)
+    alike = write(low) == write(mean) == write(high)
+    return write(mean) if alike else estimate(mean, low, high, write)

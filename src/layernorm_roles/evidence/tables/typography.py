@@ -59,22 +59,6 @@ def estimate(mean: float, low: float, high: float, write: str | Callable[[float]
     return write(mean) if pd.isna(low) else f"{write(mean)} [{write(low)}, {write(high)}]"
 
 
-def within(mean: float, low: float, high: float, write: Callable[[float], str], most: float) -> str:
-    """The text of a mean and its interval, which is cut to 0..most; the mean alone where both ends look like it.
-
-    >>> within(2.0, -1.0, 3.0, percent, 100.0), within(100.0, 100.0, 100.0, percent, 100.0)
-    ('2.0 [0, 3.0]', '100.0')
-    """
-    low, high = max(low, 0.0), min(high, most)
-    alike = write(low) == write(mean) == write(high)
-    return write(mean) if alike else estimate(mean, low, high, write)
-
-
-def share(row) -> str:
-    """The text of a row's `percent` with its interval from `low` to `high`, which lies between 0 and 100."""
-    return within(row.percent, row.low, row.high, percent, 100.0)
-
-
 def interval(low: float, high: float) -> str:
     """The two ends of an interval in brackets; empty if one of them is NaN."""
     return "" if pd.isna(low) or pd.isna(high) else f"[{number(low)}, {number(high)}]"
