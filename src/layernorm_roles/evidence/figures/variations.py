@@ -28,7 +28,7 @@ CELLS = {
     "with projection": ("layernorm_small", "layernorm"),
     "without projection": ("scale_released", "scale"),
 }
-"""Each line of the figure, and its variants: small keys, large keys."""
+"""The two lines of accuracies by their names in the legend: the variant with small keys, that with large keys."""
 
 _VARIANTS = {variant for pair in CELLS.values() for variant in pair}
 
@@ -39,14 +39,15 @@ EFFECTS = ("projection", "size", "interaction")
 """The effects that the panel of effects shows, from the top."""
 
 MOMENTS = ({"marker": "o", "mfc": "white", "ms": 4.5}, {"marker": "o", "ms": 4.5})
-"""Looks of the effects early and at the end of the training."""
+"""Looks of an effect at an early step of the training, and at its last step."""
 
 
 def size_and_projection(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
-    """Draw the accuracy in the four cells, early and at the end, and the two main effects with their interaction.
+    """Draw what the size of the keys and the projection do to the accuracy: four variants, two effects, an interaction.
 
-    metrics: table majority_metrics. There is a row for each experiment of one width and rate with all four variants;
-    `settings` are the section majority. Early is an early step, see `analysis.majority.early_and_last`.
+    metrics: table majority_metrics. There is a row for each experiment of one width and rate with all four variants of
+    CELLS; `settings` are the section majority. Panels show an early step, see `analysis.majority.early_and_last`, and
+    the last one.
     """
     names = [
         name
@@ -124,7 +125,7 @@ PROJECTED = {
 
 
 def by_d_model(metrics: pd.DataFrame) -> Figure:
-    """Draw final accuracy by width for all variants, and its difference from BASE with equal seeds.
+    """Draw the accuracy at the last step by the width, and its difference from that of BASE: a curve for each variant.
 
     metrics: table majority_metrics. There is a row of panels for every learning rate of each experiment with several
     widths, and no panel of differences where BASE or another variant is missing.
@@ -173,7 +174,7 @@ accuracy to which diverged runs contribute. Their edges have the colour of their
 
 
 def by_rate(metrics: pd.DataFrame) -> Figure:
-    """Draw final accuracy, and steps to a test loss of TEST_LOSS, by the learning rate: a curve a variant.
+    """Draw the accuracy at the last step, and the steps to a test loss, by the learning rate: a curve for each variant.
 
     metrics: table majority_metrics. There is a row of panels for every width of each experiment with several rates.
     """

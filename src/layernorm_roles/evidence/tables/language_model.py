@@ -145,7 +145,7 @@ _BASELINES = {
 
 
 def _losses(columns: Mapping[str, str]) -> dict[str, Cell]:
-    """The cells of columns of losses with their intervals, where the rows have them."""
+    """How the cells of columns of losses are made, by heading: a mean in nats, with its interval if the row has one."""
     return {name: lambda row, of=column: _loss(row, of) for name, column in columns.items()}
 
 
@@ -193,10 +193,11 @@ def shares_by_layer(
     names: Mapping[str, str],
     paper: Mapping[str, Sequence[float]] | None = None,
 ) -> pd.DataFrame:
-    """A column for each layer; for each value of `column` a row before training, one after, and one of the paper.
+    """Shares of unselectable keys as a grid of texts with a column for each layer, before training and after it.
 
-    `shares` is the result of `unselectable_shares`, `names` what a reader calls the values, `paper` maps a value to
-    the per cent that the paper reports for each layer. The last column is of keys that are undecided, in all layers.
+    `shares` is the result of `unselectable_shares`; each value of `column` has a row before training and one after,
+    called by `names`. `paper` maps a value to the per cent that the paper reports for each layer, which have a row of
+    their own. The last column is of keys that are undecided, in all layers.
     """
     rows = []
     for value, part in shares.groupby(column, sort=False):

@@ -92,7 +92,10 @@ def cut_heads(keys: pd.DataFrame) -> Readable:
 def _by_layer(
     frame: pd.DataFrame, column: str, names: Mapping[float, str], heading: str, cell: Callable[..., str]
 ) -> pd.DataFrame:
-    """A row for each set of queries, kind of keys and value of `column`, and a column for each layer."""
+    """Numbers of pretrained models as a grid of texts with a column for each layer.
+
+    It has a row for each value of `column`, set of queries and kind of keys, in the order of `names` and of SETS.
+    """
     by_row = dict(list(frame.groupby([column, "queries", "normalised"])))
     rows = [
         ([name, *words], {row.layer: cell(row) for row in by_row[value, *kind].itertuples()}, [])
