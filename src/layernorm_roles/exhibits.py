@@ -49,7 +49,7 @@ class Exhibits:
     @cached_property
     def groups(self) -> dict[str, shown.Group]:
         """What one job each draws and writes, by name."""
-        groups = shown.groups_of(self.plain, [*self.tables, *JUDGED]) if self.tables else []
+        groups = shown.groups_of(self.plain, self.tables) if self.tables else []
         return {group.name: group for group in groups}
 
     @cached_property
@@ -146,10 +146,10 @@ def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
     return plans(kept, sources, "", {}, {"draw": kept.groups})
 
 
-def to_compare(name: Any, own: str) -> Exhibits:
-    """The reproduction results/<name>/, or that in the folder `name`, with which the one called `own` is compared.
+def to_compare(name: Any, own: str) -> str:
+    """The folder of the reproduction with which the one called `own` is compared: results/<name>/, or `name` itself.
 
-    Raises ValueError if there is none, or if it has no table of claims.
+    Raises ValueError if there is no reproduction, or if it is that called `own`.
     """
     name = str(name)
     finished = sorted(path.parent.name for path in Path("results").glob("*/settings.json"))
@@ -159,9 +159,7 @@ def to_compare(name: Any, own: str) -> Exhibits:
         raise ValueError(
             f"against = {name!r}: expected another finished reproduction, by its path or in results/: {known}"
         )
-    if not (folder / "parquet/claims.parquet").is_file():
-        raise ValueError(f"against = {name!r}: {folder} has no verdicts, it lacks parquet/claims.parquet")
-    return Exhibits.kept(folder)
+    return str(folder)
 
 
 def command_options(name: str, presets: str | Path) -> str:
