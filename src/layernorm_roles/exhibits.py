@@ -52,7 +52,7 @@ class Exhibits:
     @cached_property
     def groups(self) -> dict[str, shown.Group]:
         """The groups into which the figures and readable tables are divided, by name; empty without Parquet tables."""
-        groups = shown.groups_of(self.plain, [*self.tables, *JUDGED]) if self.tables else []
+        groups = shown.groups_of(self.plain, self.tables) if self.tables else []
         return {group.name: group for group in groups}
 
     @cached_property
@@ -158,10 +158,10 @@ def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
     return plans(kept, sources, "", {}, {"draw": kept.groups})
 
 
-def to_compare(name: Any, own: str) -> Exhibits:
-    """The finished results in results/<name>/, or at the path `name`, with which results/<own>/ is to be compared.
+def to_compare(name: Any, own: str) -> str:
+    """The folder of the results with which results/<own>/ is to be compared: results/<name>/, or the path `name`.
 
-    Raises ValueError if there is none, if it is `own` itself, or if it has no table of claims.
+    Raises ValueError if there are no results, or if they are those in results/<own>/.
     """
     name = str(name)
     finished = sorted(path.parent.name for path in Path("results").glob("*/settings.json"))
@@ -171,9 +171,7 @@ def to_compare(name: Any, own: str) -> Exhibits:
         raise ValueError(
             f"against = {name!r}: expected another finished reproduction, by its path or in results/: {known}"
         )
-    if not (folder / "parquet/claims.parquet").is_file():
-        raise ValueError(f"against = {name!r}: {folder} has no verdicts, it lacks parquet/claims.parquet")
-    return Exhibits.kept(folder)
+    return str(folder)
 
 
 def command_options(name: str, presets: str | Path) -> str:

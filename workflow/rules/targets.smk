@@ -130,7 +130,7 @@ rule compare:
     localrule: True
     params:
         folder=lambda wildcards: RUN,
-        against=AGAINST and AGAINST.folder,
+        against=AGAINST,
     script:
         "../scripts/compare.py"
 

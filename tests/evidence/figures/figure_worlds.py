@@ -25,13 +25,13 @@ OWN = "tanh"
 
 RELEASED = {"sampling": "depth_first", "split": "rows"}
 UNIFORM = {"sampling": "uniform", "split": "partitions"}
-D8 = RELEASED | {
+D8 = {
     "d_model": [8],
-    "learning_rate": [0.001],
     "sequence_length": 50,
     "classes": 20,
+    "learning_rate": [0.001],
     "steps": 6000,
-}
+} | RELEASED
 D3 = D8 | {"d_model": [3], "sequence_length": 30, "classes": 10, "steps": 60}
 RATES, WIDTHS = [0.001, 0.01, 0.1], [3, 4, 8]
 SEEDS = {"layernorm": 6, "scale_released": 5, "scale": 2, "projection": 1, OWN: 2}
@@ -47,14 +47,8 @@ MAJORITY = {
     "rates": D8 | {"learning_rate": RATES, "steps": 3000, "seeds": THREE | {OWN: 2}},
     "widths": D8 | {"d_model": WIDTHS, "steps": 2000, "seeds": SPLIT},
 }
-GPT = {
-    "architecture": "gpt",
-    "text": "words",
-    "d_model": 8,
-    "heads": 4,
-    "learning_rate": [0.01],
-    "steps": [400],
-}
+GPT = {"architecture": "gpt", "text": "words", "d_model": 8, "heads": 4}
+GPT |= {"learning_rate": [0.01], "steps": [400]}
 PAIRS = {"layernorm": 3, "projection": 3, "no_attention": 2}
 MODELS = {
     "gpt": GPT | {"seeds": PAIRS | {"layernorm_qk": 1, OWN: 2}},
@@ -62,19 +56,15 @@ MODELS = {
     "bert": GPT | {"architecture": "bert", "seeds": {"none": 2, "layernorm": 2}},
     "swept": GPT | {"learning_rate": RATES, "steps": [200, 400], "seeds": PAIRS},
 }
-RATE = {"gpt_paper_rate": GPT | {"seeds": {}}}
-RATE["gpt_paper_rate"]["seeds"] = PAIRS | {
-    "layernorm_shrunk": 2,
-    "projection_grown": 1,
-    "shrunk_qk": 1,
-    "quarter": 1,
-}
+SIZES = {"layernorm_shrunk": 2, "projection_grown": 1, "shrunk_qk": 1, "quarter": 1}
+RATE = {"gpt_paper_rate": GPT | {"seeds": PAIRS | SIZES}}
+"""The model whose attention is looked at while it trains."""
 NORMS = {
     "quarter": {"like": "layernorm", "factor": 0.25, "part": "both"},
     "scale_half": {"like": "scale", "factor": 0.5, "part": "both"},
     OWN: "somebody:Tanh",
 }
-"""The model whose attention is looked at while it trains, and norms of the user's own."""
+"""The norms of the settings."""
 TEXTS = {"gpt": ("long", "sentences"), "bert": ("sentences",)}
 """The texts whose keys are certified, by architecture."""
 LOST = ("swept", "projection", 0.1, 0)
@@ -337,13 +327,8 @@ def batch_dependence() -> pd.DataFrame:
 
 
 def score_scale() -> pd.DataFrame:
-    runs = {
-        "source": ("normal", "normal_mean_1"),
-        "seed": (0, 1),
-        "d_k": (4, 8, 32),
-        "divided": (False, True),
-    }
-    return crossed("score_scale", noise(13), **runs)
+    source, runs = ("normal", "normal_mean_1"), {"seed": (0, 1), "d_k": (4, 8, 32)}
+    return crossed("score_scale", noise(13), source=source, **runs, divided=(False, True))
 
 
 def tables(name: str, majority=MAJORITY) -> dict[str, pd.DataFrame]:
@@ -369,6 +354,19 @@ def draw(name: str, majority=MAJORITY, **changed: pd.DataFrame):
 
 
 # What a reader sees
+
+
+def shows(line, values: pd.Series, by: pd.Series | str, geometric=False) -> None:
+    """The line has the means of the values over each value of `by`, in its order."""
+    means = np.exp(np.log(values).groupby(by).mean()) if geometric else values.groupby(by).mean()
+    np.testing.assert_allclose(line.get_ydata(), means, rtol=1e-9, atol=1e-12)
+
+
+def shows_gaps(axes, metrics: pd.DataFrame, column: str) -> None:
+    """The line of every variant but LayerNorm has its mean difference from LayerNorm over equal seeds, by the steps."""
+    wide = metrics.pivot(index=["step", "seed"], columns="variant", values=column)
+    for variant in wide.columns.drop("layernorm"):
+        shows(curve(axes, name(variant)), (wide[variant] - wide.layernorm).dropna(), "step")
 
 
 def handles(figure) -> dict:

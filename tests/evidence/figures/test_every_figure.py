@@ -15,7 +15,6 @@ import pytest
 from matplotlib.text import Text
 
 from layernorm_roles import planning, shown
-from layernorm_roles.evidence import legends
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.schemas import SCHEMAS
@@ -135,11 +134,11 @@ def test_every_entry_of_a_legend_looks_like_something_that_is_drawn(name):
 
 
 def test_every_variant_has_a_look_of_its_own():
-    colours = [*(variant.colour for variant in BUILT_IN.values()), *legends.SPARE_COLOURS]
+    colours = [*(variant.colour for variant in BUILT_IN.values()), *style.SPARE_COLOURS]
     assert len(set(colours)) == len(colours)
     looks = style.looks_of(["tanh", "none", "layernorm", "abs"])
     assert list(looks) == ["layernorm", "none", "abs", "tanh"]
-    assert [looks[name]["color"] for name in ("abs", "tanh")] == list(legends.SPARE_COLOURS[:2])
+    assert [looks[name]["color"] for name in ("abs", "tanh")] == list(style.SPARE_COLOURS[:2])
     assert looks["tanh"]["label"] == "tanh" and looks["tanh"]["ls"] == "-"
 
 

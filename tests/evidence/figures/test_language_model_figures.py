@@ -4,7 +4,7 @@ import figure_worlds as worlds
 import numpy as np
 import pandas as pd
 import pytest
-from figure_worlds import curve, labels, name, named
+from figure_worlds import curve, labels, name, named, shows, shows_gaps
 
 from layernorm_roles.evidence.analysis.language_model import losses_without_attention
 from layernorm_roles.evidence.analysis.paper import reported
@@ -37,13 +37,9 @@ def best(model="swept", steps=400):
 def test_figure_4_shows_losses_differences_of_equal_seeds_and_the_paper_s_gap(figure, column):
     losses, gaps = worlds.draw(figure).axes
     table = metrics()[metrics().step > 0]
-    wide = table.pivot(index=["step", "seed"], columns="variant", values=column)
-    for variant in worlds.MODELS["gpt"]["seeds"]:
-        means = wide[variant].groupby("step").mean()
-        np.testing.assert_allclose(curve(losses, name(variant)).get_ydata(), means)
-        if variant != "layernorm":
-            gap = (wide[variant] - wide.layernorm).dropna().groupby("step").mean()
-            np.testing.assert_allclose(curve(gaps, name(variant)).get_ydata(), gap, atol=1e-12)
+    shows_gaps(gaps, table, column)
+    for variant, own in table.groupby("variant"):
+        shows(curve(losses, name(variant)), own[column], own.step)
     (diamond,) = [line for line in gaps.lines if line.get_marker() == "D"]
     ends = reported()["language_model"]
     assert diamond.get_ydata()[0] == pytest.approx(ends["projection"][column] - ends["layernorm"][column])

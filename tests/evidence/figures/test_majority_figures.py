@@ -4,7 +4,7 @@ import figure_worlds as worlds
 import numpy as np
 import pandas as pd
 import pytest
-from figure_worlds import curve, labels, name, named
+from figure_worlds import curve, labels, name, named, shows
 from matplotlib.colors import to_hex
 from scipy import stats
 
@@ -30,12 +30,11 @@ def ends(experiment, **where):
 def test_every_variant_s_line_is_its_mean_over_seeds(figure, column):
     (axes,) = worlds.draw(figure).axes
     for variant, seeds in worlds.SEEDS.items():
-        expected = metrics("d8", variant=variant).groupby("step")[column].mean()
-        line = curve(axes, name(variant))
-        np.testing.assert_array_equal(line.get_xdata(), expected.index)
-        np.testing.assert_allclose(line.get_ydata(), expected, rtol=1e-12)
+        runs, line = metrics("d8", variant=variant), curve(axes, name(variant))
+        shows(line, runs[column], runs.step)
+        np.testing.assert_array_equal(line.get_xdata(), sorted({*runs.step}))
         assert f"{name(variant)}{style.number_of([seeds], 'seed')}" in labels(axes.figure)
-    thin = [line for line in axes.lines if line.get_linewidth() == style.THIN["lw"]]
+    thin = [line for line in axes.lines if line.get_linewidth() == style.SINGLE["lw"]]
     assert len(thin) == 2 + 1 + 2 and len(axes.collections) == 2, (
         "scale, projection, tanh; bands of the others"
     )
@@ -73,10 +72,9 @@ def test_the_grid_has_a_row_for_each_experiment_and_a_column_for_each_quantity()
     for row, experiment in zip(panels, ("d8", "d3", "d8_uniform", "mine", "crossed"), strict=True):
         assert row[0].get_ylabel().startswith(f"{experiment}\n")
         for axes, column in zip(row, columns, strict=True):
-            for variant in metrics(experiment).variant.unique():
-                values = metrics(experiment, variant=variant).groupby("step")[column].mean()
-                expected = 1 - values if column == "attention_share" else values
-                np.testing.assert_allclose(curve(axes, name(variant)).get_ydata(), expected, rtol=1e-9)
+            for variant, runs in metrics(experiment).groupby("variant"):
+                values = 1 - runs[column] if column == "attention_share" else runs[column]
+                shows(curve(axes, name(variant)), values, runs.step)
     angles = [named(axes, "random direction")[0].get_ydata()[0] for axes in panels[:2, 2]]
     assert angles == [pytest.approx(72.6, abs=0.05), pytest.approx(57.296, abs=1e-3)]  # one radian in three
     assert "LayerNorm, 2 to 6 seeds" in labels(figure)

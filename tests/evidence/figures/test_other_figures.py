@@ -6,17 +6,11 @@ import figure_worlds as worlds
 import numpy as np
 import pandas as pd
 import pytest
-from figure_worlds import curve, labels, named
+from figure_worlds import curve, labels, named, shows
 
 from layernorm_roles.evidence.analysis.random_keys import z_scores
 from layernorm_roles.evidence.claims.rules import MEANINGS
 from layernorm_roles.evidence.figures import forest, pretrained, statements
-
-
-def shows(line, values, by, geometric=False):
-    """The line has the means of the values over each value of `by`, in its order."""
-    means = np.exp(np.log(values).groupby(by).mean()) if geometric else values.groupby(by).mean()
-    np.testing.assert_allclose(line.get_ydata(), means, rtol=1e-9)
 
 
 def stroked(axes, color, ls="-", **_):

@@ -59,7 +59,7 @@ def test_every_number_is_the_claims_to_three_digits():
     decided, undecided = findings.sections(by_name(frame))
     assert not undecided
     rows = frame.set_index("claim")
-    printed = [sentence for part in decided for sentence in part.sentences]
+    printed = [sentence for part in decided for sentence in part["sentences"]]
     printed += findings.markdown(by_name(frame)).splitlines()
     numbers = [float(found.replace(",", "")) for found in re.findall(NUMBER, " ".join(printed))]
     wanted, sentences = [], map(text, (*ENTRIES, *findings.TEXT["readme"]))
@@ -92,7 +92,7 @@ def test_every_verdict_that_decides_has_a_headline():
         assert {*section["headlines"]} in (paper, ours, ours | {Verdict.CONFOUNDED}), section["claim"]
         for verdict, headline in section["headlines"].items():
             found = findings.sections(by_name(frame.assign(verdict=verdict)))[0]
-            assert headline in [part.headline.replace("’", "'") for part in found]
+            assert headline in [part["headline"].replace("’", "'") for part in found]
 
 
 def test_the_effects_are_a_table_with_the_number_at_best_rates():

@@ -61,7 +61,7 @@ def test_ids_are_unique_and_links_lead_somewhere(tree):
     """Links lead to a place on the page, to files of the reproduction beside it, or to the sources."""
     ids = [element.get("id") for element in tree.iter() if element.get("id")]
     assert len(ids) == len(set(ids))
-    outside = {source.address for source in SOURCES if source.address} | {RELEASED_CODE}
+    outside = {source["address"] for source in SOURCES if "address" in source} | {RELEASED_CODE}
     beside = re.compile(r"(findings\.html|figures/[^/]+\.pdf|tables/[^/]+\.csv|parquet/\w+\.parquet)$")
     for link in tree.iter("a"):
         address = link.get("href")
@@ -157,7 +157,7 @@ def test_repeated_claims_stand_below_the_claim_that_they_repeat(tree):
 
 
 def test_every_claim_comes_from_a_known_source_and_every_unit_is_defined():
-    assert {source_of(claim.source) for claim in CLAIMS} == set(SOURCES)
+    assert {source_of(claim.source)["name"] for claim in CLAIMS} == {source["name"] for source in SOURCES}
     assert {claim.unit.strip() for claim in CLAIMS} == {"", *text.TEXTS["units"]}
 
 
@@ -205,33 +205,19 @@ def test_texts_of_readable_tables_are_escaped():
 
 
 def test_the_comparisons_behind_a_claim_are_rows(world, tmp_path, monkeypatch):
-    frame = pd.DataFrame(
-        [
-            ("faster", 1, "a over b", "steps", 2.39, 2.04, 2.81, "×", 10, "at least 1.73", True, "effect"),
-            (
-                "faster",
-                2,
-                "c over b",
-                "loss",
-                0.895,
-                0.842,
-                0.953,
-                "×",
-                10,
-                "at least 1.73",
-                False,
-                "control",
-            ),
-            ("parallel", 1, "c - b", "angle", 59.0, np.nan, np.nan, "°", 1, None, None, "context"),
-        ],
-        columns="claim number comparison statistic estimate ci_low ci_high unit n_runs asked met role".split(),
-    )
-    read, path = store.read, world.inputs["claims"]
-    of_claims = {"comparisons": frame}
+    asked = ("×", 10, "at least 1.73")
+    compared = [
+        ("faster", 1, "a over b", "steps", 2.39, 2.04, 2.81, *asked, True, "effect"),
+        ("faster", 2, "c over b", "loss", 0.895, 0.842, 0.953, *asked, False, "control"),
+        ("parallel", 1, "c - b", "angle", 59.0, np.nan, np.nan, "°", 1, None, None, "context"),
+    ]
+    columns = "claim number comparison statistic estimate ci_low ci_high unit n_runs asked met role".split()
+    read, frame = store.read, pd.DataFrame(compared, columns=columns)
     monkeypatch.setattr(
-        store, "read", lambda file, name: of_claims[name] if name in of_claims else read(file, name)
+        store, "read", lambda file, name: frame if name == "comparisons" else read(file, name)
     )
-    page = written(world, tmp_path, {"comparisons": path}, tables=[*world.plan["tables"], "comparisons"])
+    tables = [*world.plan["tables"], "comparisons"]
+    page = written(world, tmp_path, {"comparisons": world.inputs["claims"]}, tables=tables)
     found = rows(parsed(page))
     assert ["a over b", "steps", "2.39× [2.04, 2.81]", "at least 1.73", "yes", "10"] in found
     assert ["c over b", "loss", "0.895× [0.842, 0.953]", "at least 1.73", "no", "10"] in found

@@ -22,4 +22,4 @@ def test_the_readme_is_up_to_date():
     """If this fails: snakemake --cores 1 readme"""
     shown = (ROOT / "README.md").read_text(encoding="utf-8")
     assert not TABLES["claims"].empty
-    assert readme.replaced(shown, readme.found(KEPT / "parquet/claims.parquet")) == shown
+    assert readme.replaced(shown, readme.findings_of(KEPT / "parquet/claims.parquet")) == shown

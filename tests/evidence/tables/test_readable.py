@@ -46,14 +46,6 @@ def test_awkward_text_reads_in_markdown_as_it_is(text):
     assert visible(markdown(parts)) == [shown, shown, "n", shown, "1", "x", shown, shown]
 
 
-def test_numbers_are_aligned_to_the_right():
-    table = grid([("a", 1.0)], {"name": "{0[0]}", "share": "{0[1]}"})
-    lines = markdown([table, "After it."]).splitlines()
-    assert (
-        lines[1].replace("-", "") == "|:|:|" and lines[1].endswith("-:|") and lines[3:] == ["", "After it."]
-    )
-
-
 @given(
     st.lists(
         st.tuples(st.text("ab(*.− \ufffd|_", min_size=1, max_size=4), st.booleans()), min_size=1, max_size=8
@@ -64,11 +56,6 @@ def test_markdown_shows_a_sentence_whole_with_its_marked_characters_in_brackets(
     plain = "".join(text for text, _ in tokens)
     assert text.replace("⟦", "").replace("⟧", "").replace("□", "") == plain.replace("\ufffd", "")
     assert "".join(visible(markdown([[text]]))) == text.strip()
-
-
-def test_a_character_split_among_tokens_has_one_sign_and_is_marked_if_a_part_is():
-    split = [("Bronis", False), ("\ufffd", False), ("\ufffda", True), ("w", False)]
-    assert sentence([*split, (" \ufffd", False), ("\ufffd", False)]) == "Bronis⟦□a⟧w □"
 
 
 def test_spaces_and_line_breaks_are_not_marked():

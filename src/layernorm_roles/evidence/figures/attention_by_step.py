@@ -21,34 +21,29 @@ COMPARED = ("layernorm", "layernorm_shrunk", "projection", "projection_grown", N
 
 
 def paper_rate(metrics: pd.DataFrame, attention: pd.DataFrame, model: str) -> Figure:
-    """Draw by the steps the losses of COMPARED, their differences, and what attention does in them.
+    """Draw the losses of a model's variants against the steps, their differences from LayerNorm, and attention's part.
 
-    metrics: table language_model_metrics; attention: table language_model_attention; both of `model` are drawn. What
-    equal attention adds to the loss is that of the whole model, the deviation of scores the mean over layers.
+    metrics: table language_model_metrics; attention: table language_model_attention; of both the variants COMPARED of
+    `model` are drawn. What equal attention adds to the loss is measured in the whole model; the deviation of scores is
+    a mean over layers.
     """
-    runs = style.runs_of(metrics, "language_model_metrics", "model", [model])
-    runs = runs[runs.variant.isin(COMPARED) & (runs.step > 0)]
-    of_model = attention[(attention.model == model) & attention.variant.isin(COMPARED) & (attention.step > 0)]
+    runs, of_model = (
+        table[(table.model == model) & table.variant.isin(COMPARED) & (table.step > 0)]
+        for table in (metrics, attention)
+    )
     worth = of_model[of_model.layer.isna() & (of_model.variant != NO_ATTENTION_VARIANT)]
     deviations = of_model.groupby(["variant", "seed", "step"]).score_deviation.mean().dropna().reset_index()
     figure, (above, below) = plt.subplots(2, 2, figsize=(style.PAGE, 5.2), sharex=True)
     looks = style.looks_of(runs.variant)
     loss_and_differences(above, runs, "valid_loss", looks)
     above[0].set_title("validation loss")
-    for axes, table, column in zip(
-        below, (worth, deviations), ("zero_scores_worth", "score_deviation"), strict=True
-    ):
-        style.lines(axes, table, "variant", looks, "step", column, spread="seeds")
-        axes.set_xlabel("optimiser steps")
-    below[0].set(
-        title="loss that equal attention adds", ylabel="loss with all scores 0 − loss\n(nats per token)"
-    )
-    below[1].set(
-        title="deviation of a query's scores over keys", ylabel="standard deviation,\nmean over layers"
-    )
-    below[1].set_yscale("log")
-    handles = style.marks(looks, runs, single=True)
-    style.legend_below(figure, handles, columns=3)
+    style.lines(below[0], worth, "variant", looks, "step", "zero_scores_worth", spread="seeds")
+    style.lines(below[1], deviations, "variant", looks, "step", "score_deviation", spread="seeds")
+    below[0].set(title="loss that equal attention adds", xlabel="optimiser steps")
+    below[0].set_ylabel("loss with all scores 0 − loss\n(nats per token)")
+    below[1].set(title="deviation of a query's scores over keys", xlabel="optimiser steps", yscale="log")
+    below[1].set_ylabel("standard deviation,\nmean over layers")
+    style.legend_below(figure, style.counted(looks, runs), columns=3)
     return figure
 
 
@@ -57,7 +52,7 @@ _VIOLET = (
 )
 
 DOSES = {
-    kind: {"label": words, "color": colour or BUILT_IN[kind].colour, "marker": marker}
+    kind: {"label": words, "color": colour or BUILT_IN[kind].colour, "marker": marker, "ls": ""}
     for kind, words, colour, marker in (
         ("layernorm", "LayerNorm × constant", None, "o"),
         ("projection", "projection × constant", None, "s"),
@@ -85,7 +80,7 @@ def dose_response(
     experiments SIZES are; `norms` are those of the settings. There is a mark for each run. Runs that do not get there
     are at the upper edge, as later than their last step. Without SIZES there is one panel.
     """
-    begun = onsets(style.runs_of(attention, "language_model_attention", "model", [model]))
+    begun = onsets(attention[attention.model == model])
     begun = begun.assign(kind=[_kind(name, norms) for name in begun.variant]).dropna(subset="kind")
     learnt = steps_to_reach(metrics[metrics.experiment.isin(SIZES)], [TEST_LOSS])
     doses = [dose(run.variant, norms, run.d_model) for run in learnt.itertuples()]
@@ -105,9 +100,7 @@ def dose_response(
         axes.set_ylabel(f"steps to a test loss of {TEST_LOSS:g}")
         axes.set_xlabel("size relative to LayerNorm’s")
         style.ticks_at(axes, learnt["size"])
-    present = {*begun.kind, *learnt.kind}
-    handles = [style.mark(**look, ls="") for kind, look in DOSES.items() if kind in present]
-    style.legend_below(figure, handles, columns=3)
+    style.legend_below(figure, [], columns=3, further=DOSES.values())
     return figure
 
 
@@ -118,10 +111,10 @@ def _kind(variant: str, norms: Mapping[str, Any]) -> str | None:
 
 
 def _marks(axes: Axes, runs: pd.DataFrame, x: str, y: str) -> None:
-    """Draw `y` by `x` of each run, on a logarithmic x axis; runs without it stand, hollow, above their last step."""
+    """Draw a mark for each run at its columns x and y; a run without y stands, hollow, above the last step of all."""
     last = runs.last_step.max()
     for kind, part in runs.groupby("kind"):
-        look = {key: DOSES[kind][key] for key in ("color", "marker")} | {"ls": "", "ms": 5, "alpha": 0.7}
+        look = DOSES[kind] | {"ms": 5, "alpha": 0.7}
         there, never = part.dropna(subset=y), part[part[y].isna()]
         axes.plot(there[x], there[y], **look)
         axes.plot(never[x], np.full(len(never), 1.06 * last), mfc="none", **look)

@@ -40,8 +40,16 @@ OUTSIDE = 5
 DAGGER = "†"
 """Marks claims whose test is passed too by models that lack what the claim is about."""
 
-ISOLATED = {"ls": "", "ms": 4, "marker": "o", "mfc": "white", "mec": style.GREY}
-WITHOUT_TRAINING = {"ls": "", "ms": 4.5, "marker": "+", "mec": style.GREY}
+_CONTROL = {"ls": "", "color": style.GREY}
+ISOLATED = _CONTROL | {"label": "isolating comparison", "ms": 4, "marker": "o", "mfc": "white"}
+WITHOUT_TRAINING = _CONTROL | {"label": "untrained models", "ms": 4.5, "marker": "+"}
+PASSED = {
+    "label": "passed also without the cause",
+    "ls": "",
+    "ms": 5,
+    "marker": f"${DAGGER}$",
+    "color": "black",
+}
 
 
 def forest(claims: pd.DataFrame) -> Figure:
@@ -65,16 +73,10 @@ def forest(claims: pd.DataFrame) -> Figure:
         axes.annotate(name, (x, 1), xycoords=("data", "axes fraction"), ha="center", va="bottom", fontsize=7)
     counts = shown.verdict.value_counts()
     present = [verdict for verdict in MEANINGS if verdict in counts]
-    handles = [style.mark(f"{name} ({counts[name]})", ls="", ms=5, **LOOKS[name]) for name in present]
-    controls = shown.control[np.isfinite(shown.isolated)].str.startswith(UNTRAINED)
-    if not controls.all():
-        handles.append(style.mark("isolating comparison", **ISOLATED))
-    if controls.any():
-        handles.append(style.mark("untrained models", **WITHOUT_TRAINING))
+    entries = [{"label": f"{name} ({counts[name]})", "ls": "", "ms": 5, **LOOKS[name]} for name in present]
     if shown.also_passed_by.notna().any():
-        look = {"ls": "", "marker": f"${DAGGER}$", "ms": 5, "color": "black"}
-        handles.append(style.mark("passed also without the cause", **look))
-    style.legend_below(figure, handles, columns=5)
+        axes.plot([], [], **PASSED)  # the legend's entry: the daggers themselves are text
+    style.legend_below(figure, entries, columns=5, further=[ISOLATED, WITHOUT_TRAINING, PASSED])
     return figure
 
 
@@ -89,7 +91,7 @@ def _row(axes: Axes, y: int, row: Any) -> None:
     if np.isfinite(row.isolated):
         look = WITHOUT_TRAINING if row.control.startswith(UNTRAINED) else ISOLATED
         isolated = (row.isolated, row.isolated_low, row.isolated_high)
-        _effect(axes, y + 0.2, isolated, color=style.GREY, **look)
+        _effect(axes, y + 0.2, isolated, **look)
 
 
 def _effect(axes: Axes, y: float, estimate: tuple[float, float, float], color: str, **look) -> None:

@@ -1,6 +1,8 @@
 """Unselectable keys in the heads of the language models, and how much attention their keys can get."""
 
 from collections.abc import Iterable
+from itertools import cycle
+from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -28,7 +30,7 @@ SHARES = dict(zip(FRACTIONS, ("#0072B2", "#E69F00", "#7F7F7F"), strict=True))
 SIZES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 """Colours of contexts by their number of keys, the fewest first."""
 
-GAUSSIAN = {"color": "#808080", "lw": 0.9, "ls": "--"}
+GAUSSIAN = {"label": "as many Gaussian keys, exactly", "color": "#808080", "lw": 0.9, "ls": "--"}
 """Look of the exact expectation for as many Gaussian keys."""
 
 
@@ -37,6 +39,12 @@ POINTS = {
     for checkpoint, filling in zip(CHECKPOINTS, ("white", None), strict=True)
 }
 """Look of a share of unselectable keys at each checkpoint: hollow before training."""
+
+GREY_POINTS = [
+    {"label": name, "color": style.GREY, **look}
+    for name, look in zip(("untrained", "trained"), POINTS.values(), strict=True)
+]
+"""The legend's entries of the shares before training and after it."""
 
 SIDES = dict(zip(CHECKPOINTS, (-1, 1), strict=True))
 """On which side of a place on the axis the points of a checkpoint stand: untrained left of it, trained right."""
@@ -58,7 +66,7 @@ def heads(keys: pd.DataFrame) -> Figure:
             models[model] = [v for v in variants if v in IN_HEADS or v not in LEGENDS] or variants
     size = (style.PAGE, 2.1 * len(models) + 0.7)
     figure, panels = plt.subplots(len(models), len(SITES), figsize=size, sharey="row", squeeze=False)
-    everything = style.runs_of(keys, "key_selectability", "model", [*models])
+    everything = keys[keys.model.isin(models)]
     looks = style.looks_of({variant for variants in models.values() for variant in variants})
     for row, (model, variants) in zip(panels, models.items(), strict=True):
         of_model = everything[(everything.model == model) & (everything.texts == "long")]
@@ -75,9 +83,8 @@ def heads(keys: pd.DataFrame) -> Figure:
         row[0].set_ylabel(f"{model}:\nunselectable keys (%)")
     for axes in panels[-1]:
         axes.set_xlabel("layer")
-    handles = style.marks(style.each(looks, **POINTS[CHECKPOINTS[-1]]), everything) + _points()
-    handles.append(style.mark("as many Gaussian keys, exactly", **GAUSSIAN))
-    style.legend_below(figure, handles, columns=3)
+    entries = style.counted(style.each(looks, **POINTS[CHECKPOINTS[-1]]), everything)
+    style.legend_below(figure, [*entries, *GREY_POINTS, GAUSSIAN], columns=3)
     return figure
 
 
@@ -99,13 +106,14 @@ def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
     share of the keys that can get a half, a tenth, a hundredth of a query's attention.
     """
     shares, reach = numbers.by_width(keys), numbers.shares_reached(ceilings[ceilings.variant == "layernorm"])
-    if shares.empty or reach.empty:
-        raise ValueError(
-            "key_selectability, language_model_ceilings: no heads of models with LayerNorm to draw"
-        )
     figure, (above, below) = plt.subplots(2, 2, figsize=(style.PAGE, 5.6), sharex=True, sharey="row")
-    handles = [_unselectable(axes, shares, causal) for axes, causal in zip(above, RIVALS, strict=True)][-1]
-    handles += _reach(below, reach[reach.checkpoint == CHECKPOINTS[-1]])
+    laws = {
+        n: {"label": f"{n:,} Gaussian keys", "color": colour, "ls": "--", "lw": 1.0}
+        for n, colour in zip(sorted(shares.n_keys.unique()), cycle(SIZES))
+    }
+    for axes, causal in zip(above, RIVALS, strict=True):
+        _unselectable(axes, shares, causal, laws)
+    entries = _reach(below, reach[reach.checkpoint == CHECKPOINTS[-1]])
     for axes in (*above, *below):
         axes.set(xscale="log", ylim=(-4, 104))
         style.ticks_at(axes, shares.d_head)
@@ -113,8 +121,9 @@ def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
         axes.set_xlabel("width of a head, d_head")
     above[0].set_ylabel("unselectable keys (%)")
     below[0].set_ylabel("keys that can get it (%)")
-    title = f"means over {style.number_of([*shares.seeds, *reach.seeds], 'seed')}"
-    style.legend_below(figure, handles, columns=3, title=title)
+    entries = [*laws.values(), *GREY_POINTS, *entries]
+    title = style.means_over([*shares.seeds, *reach.seeds])
+    style.legend_below(figure, entries, columns=3, title=title)
     return figure
 
 
@@ -122,27 +131,25 @@ RIVALS = {False: "all keys of the context", True: "the keys before them alone"}
 """What the rivals of a key are, by whether heads are causal."""
 
 
-def _unselectable(axes: Axes, shares: pd.DataFrame, causal: bool) -> list:
-    """Draw the shares of unselectable keys among `RIVALS[causal]` by width; return the legend's entries.
+def _unselectable(axes: Axes, shares: pd.DataFrame, causal: bool, laws: style.Looks) -> None:
+    """Draw the shares of unselectable keys among `RIVALS[causal]` by width, and the law of as many Gaussian keys.
 
-    shares: what `analysis.heads.by_width` returns.
+    shares: what `analysis.heads.by_width` returns; laws: the look of the law for each number of keys.
     """
-    tones = {n: SIZES[i % len(SIZES)] for i, n in enumerate(sorted(shares.n_keys.unique()))}
-    looks = {f"{n:,} Gaussian keys": {"color": tone, "ls": "--", "lw": 1.0} for n, tone in tones.items()}
     dimensions = range(max(1, shares.d_head.min() - 1), shares.d_head.max() + 3)
-    for n, look in zip(tones, looks.values(), strict=True):
+    for n, look in laws.items():
         law = [100 * expected_unselectable(int(n), d, causal) / n for d in dimensions]
         axes.plot(dimensions, law, zorder=1, **look)
     for row in shares[shares.causal == causal].itertuples():
         x = row.d_head * (1.02 + 0.025 * row.layer) ** SIDES[row.checkpoint]  # the first layer first
+        colour = laws[row.n_keys]["color"]
         if row.seeds >= LEAST_FOR_INTERVAL:
-            axes.vlines(x, row.low, row.high, color=tones[row.n_keys], lw=0.8)
-        axes.plot(x, row.percent, color=tones[row.n_keys], **POINTS[row.checkpoint])
+            axes.vlines(x, row.low, row.high, color=colour, lw=0.8)
+        axes.plot(x, row.percent, color=colour, **POINTS[row.checkpoint])
     axes.set_title(f"unselectable among {RIVALS[causal]}")
-    return [style.mark(words, **look) for words, look in looks.items()] + _points()
 
 
-def _reach(panels: Iterable[Axes], shares: pd.DataFrame) -> list:
+def _reach(panels: Iterable[Axes], shares: pd.DataFrame) -> list[dict[str, Any]]:
     """Draw the shares of keys that can get a part of a query's attention; return the legend's entries.
 
     Where models differ in the number of keys, each has a marker, and the fewest go without saying.
@@ -157,16 +164,11 @@ def _reach(panels: Iterable[Axes], shares: pd.DataFrame) -> list:
             some = part[part.seeds >= LEAST_FOR_INTERVAL]
             axes.vlines(some.d_head, some.low, some.high, color=SHARES[threshold], lw=thin["lw"])
         axes.set_title(f"can get from {title}")
-    handles = [
-        style.mark(f"at least {FRACTIONS[threshold]}, trained", color=colour, marker="o", **thin)
+    entries = [
+        {"label": f"at least {FRACTIONS[threshold]}, trained", "color": colour, "marker": "o", **thin}
         for threshold, colour in SHARES.items()
     ]
-    grey = {"color": style.GREY, **thin}
-    further = list(markers.items())[1:]
-    return handles + [style.mark(f"likewise, of {n:,} keys", marker=marker, **grey) for n, marker in further]
-
-
-def _points() -> list:
-    """Return the legend's entries of the shares before training and after it."""
-    looks = zip(("untrained", "trained"), POINTS.values(), strict=True)
-    return [style.mark(name, color=style.GREY, **look) for name, look in looks]
+    return entries + [
+        {"label": f"likewise, of {n:,} keys", "color": style.GREY, "marker": marker, **thin}
+        for n, marker in [*markers.items()][1:]
+    ]

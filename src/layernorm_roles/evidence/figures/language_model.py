@@ -1,4 +1,4 @@
-"""Losses of the language models: against the steps (the paper's Figure 4), the learning rate, and the tokens seen."""
+"""Losses of the language models against the optimiser steps (the paper's Figure 4) and the learning rate."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from layernorm_roles.evidence.analysis.language_model import ends as last_rows
 from layernorm_roles.evidence.analysis.language_model import losses_without_attention, of_single_points
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import MODELS, PAPER_MODEL, PAPER_RATE_MODEL
+from layernorm_roles.evidence.legends import PAPER_MODEL
 from layernorm_roles.variants import BUILT_IN, NO_ATTENTION_VARIANT, PAPER_SCALING
 
 LOSSES = {"train_loss": "training loss", "valid_loss": "validation loss"}
@@ -22,8 +22,15 @@ LOSSES = {"train_loss": "training loss", "valid_loss": "validation loss"}
 BASE, WITHOUT = PAPER_SCALING
 """The variant from which the others are subtracted, and the one without its scaling."""
 
-UNIGRAM = {"color": "#404040", "ls": ":", "lw": 1.0}
+UNIGRAM = {"label": "token frequencies (unigram)", "color": "#404040", "ls": ":", "lw": 1.0}
 """Look of the loss of the training tokens' frequencies."""
+
+SHOWN_ALONE = (PAPER_MODEL, "gpt_paper_rate")
+"""Models with figures of their own: those of the paper's sizes, and of its learning rate and number of steps, too."""
+
+GAP = {"label": "paper, projection only − LayerNorm at step 50,000", "mec": BUILT_IN[WITHOUT].colour}
+GAP |= style.PAPER_MARK
+"""Look of the difference between the losses that the paper reports."""
 
 FARTHEST = 2.5
 """How far an axis of differences reaches for the loss without attention, relative to what all other variants need."""
@@ -35,18 +42,16 @@ def paper_losses(metrics: pd.DataFrame, column: str) -> Figure:
     metrics: table language_model_metrics. The paper's losses are of another tokenizer and text, so that its gap
     compares with ours, and its level does not.
     """
-    figure, handles = _rows(metrics, [PAPER_MODEL], column)
+    figure, entries = _rows(metrics, [PAPER_MODEL], column)
     runs, axes = metrics[metrics.model == PAPER_MODEL], figure.axes[1]
     if set(PAPER_SCALING) <= set(runs.variant):
         ends, last = reported()["language_model"], runs.step.max()
         gap = ends[WITHOUT][column] - ends[BASE][column]
-        look = style.PAPER_MARK | {"mec": BUILT_IN[WITHOUT].colour}
-        axes.plot(1.04 * last, gap, clip_on=False, zorder=5, **look)
+        axes.plot(1.04 * last, gap, clip_on=False, zorder=5, **GAP)
         axes.set(xlim=(0, 1.06 * last))
         low, high = axes.get_ylim()
         axes.set_ylim(min(low, gap - 0.01), max(high, gap + 0.01))
-        handles.append(style.mark("paper, projection only − LayerNorm at step 50,000", **look))
-    style.legend_below(figure, handles, columns=3)
+    style.legend_below(figure, entries, columns=3, further=[UNIGRAM, GAP])
     return figure
 
 
@@ -54,20 +59,19 @@ def losses(metrics: pd.DataFrame) -> Figure:
     """Draw the validation loss of several models against the steps, and its difference from LayerNorm: a row a model.
 
     metrics: table language_model_metrics, of which models with one rate and length are drawn that have other variants
-    beside LayerNorm; those of the paper have figures of their own.
+    beside LayerNorm; SHOWN_ALONE are left out.
     """
     single = of_single_points(metrics)
     several = single.model[single.variant != BASE].unique()
-    models = [model for model in several if model not in (PAPER_MODEL, PAPER_RATE_MODEL)]
-    figure, handles = _rows(metrics, models, "valid_loss")
-    style.legend_below(figure, handles, columns=3)
+    models = [model for model in several if model not in SHOWN_ALONE]
+    figure, entries = _rows(metrics, models, "valid_loss")
+    style.legend_below(figure, entries, columns=3, further=[UNIGRAM])
     return figure
 
 
 def _rows(metrics: pd.DataFrame, models: Sequence[str], column: str) -> tuple[Figure, list]:
-    """Draw a row of `loss_and_differences` for each model; return the figure and the entries of its legend."""
-    trained = style.runs_of(metrics, "language_model_metrics", "model", models)
-    trained = trained[trained.step > 0]
+    """Draw a row of `loss_and_differences` for each model; return the figure, and the variants' legend entries."""
+    trained = metrics[metrics.model.isin(models) & (metrics.step > 0)]
     size = (style.PAGE, 2.35 * len(models) + 0.7)
     figure, panels = plt.subplots(len(models), 2, figsize=size, squeeze=False)
     looks = style.looks_of(trained.variant)
@@ -75,14 +79,11 @@ def _rows(metrics: pd.DataFrame, models: Sequence[str], column: str) -> tuple[Fi
         runs = trained[trained.model == model]
         loss_and_differences(row, runs, column, looks)
         row[0].set_title(f"{model}: {LOSSES[column]}")
-        if column == "valid_loss":
+        if column == "valid_loss" and runs.unigram_loss.notna().any():
             row[0].axhline(runs.unigram_loss.mean(), zorder=0, **UNIGRAM)
     for axes in panels[-1]:
         axes.set_xlabel("optimiser steps")
-    handles = style.marks(looks, trained, single=True)
-    if column == "valid_loss" and trained.unigram_loss.notna().any():
-        handles.append(style.mark("token frequencies (unigram)", **UNIGRAM))
-    return figure, handles
+    return figure, style.counted(looks, trained)
 
 
 def loss_and_differences(panels: Iterable[Axes], runs: pd.DataFrame, column: str, looks: style.Looks) -> None:
@@ -97,7 +98,7 @@ def loss_and_differences(panels: Iterable[Axes], runs: pd.DataFrame, column: str
     left.set(ylabel=f"{LOSSES[column]}\n(nats per token)")
     for axes in (left, right):
         axes.set_xlim(0, last)
-        style.thousands(axes)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
     if BASE not in set(runs.variant):
         right.set_axis_off()
         return
@@ -122,11 +123,18 @@ def loss_and_differences(panels: Iterable[Axes], runs: pd.DataFrame, column: str
 # Learning rates and lengths of training
 
 
-BARE = {"color": BUILT_IN[NO_ATTENTION_VARIANT].colour, "ls": "-.", "lw": 1.0}
+BARE = {"label": BUILT_IN[NO_ATTENTION_VARIANT].label, "color": BUILT_IN[NO_ATTENTION_VARIANT].colour}
+BARE |= {"ls": "-.", "lw": 1.0}
 """Look of the line for the loss without attention, at the best learning rate."""
 
-DIVERGED = {"marker": "x", "ms": 4.5, "mew": 1.2, "ls": ""}
-"""Look of the diverged runs of a rate, at the top of the axes."""
+DIVERGED = {"label": "diverged runs", "color": style.GREY, "marker": "x", "ms": 4.5, "mew": 1.2, "ls": ""}
+"""Look of the diverged runs of a rate, at the top of the axes; they have the colour of their variant."""
+
+LARGEST = {"label": "largest rate at which no run diverges", "mec": style.GREY, **style.RING}
+"""Look of the ring around the largest rate at which no run of a variant diverges, in the variant's colour."""
+
+MODELS = {"gpt_rates": "model of words", "bytes_rates": "model of bytes"}
+"""What titles call the models of config.yaml that are trained at several rates."""
 
 APART = {"learning_rate", "seeds", "evaluate_every", "checkpoint_every"}
 """Settings in which models may differ and still share a panel of losses by learning rate."""
@@ -134,15 +142,11 @@ APART = {"learning_rate", "seeds", "evaluate_every", "checkpoint_every"}
 
 def alike(settings: Mapping[str, Mapping[str, Any]], models: Iterable[str]) -> dict[str, list[str]]:
     """The models grouped by panel, under the name of the first: those whose settings differ in APART alone."""
-    panels: list[tuple[dict[str, Any], list[str]]] = []
+    panels: dict[str, list[str]] = {}
     for name in models:
-        of_runs = {key: value for key, value in settings[name].items() if key not in APART}
-        panel = next((names for known, names in panels if known == of_runs), None)
-        if panel is None:
-            panels.append((of_runs, [name]))
-        else:
-            panel.append(name)
-    return {names[0]: names for _, names in panels}
+        of_runs = repr(sorted((key, value) for key, value in settings[name].items() if key not in APART))
+        panels.setdefault(of_runs, []).append(name)
+    return {names[0]: names for names in panels.values()}
 
 
 def by_rate(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
@@ -155,12 +159,10 @@ def by_rate(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
     rates = metrics.groupby("model", sort=False).base_learning_rate.nunique()
     panels = alike(settings, rates.index[rates > 1])
     models = [model for together in panels.values() for model in together]
-    runs = style.runs_of(metrics, "language_model_metrics", "model", models)
+    runs = metrics[metrics.model.isin(models)]
     size = (style.PAGE if len(panels) > 1 else 0.62 * style.PAGE, 3.2)
     figure, (row,) = plt.subplots(1, len(panels), figsize=size, squeeze=False)
     looks = style.looks_of(set(runs.variant) - {NO_ATTENTION_VARIANT}, lw=1.2)
-    handles = style.marks(looks, runs)
-    further: dict[str, Any] = {}
     for axes, (title, together) in zip(row, panels.items(), strict=True):
         ends = pd.concat([last_rows(runs, model) for model in together])
         ends = ends[ends.steps == ends.groupby("steps").base_learning_rate.nunique().iloc[::-1].idxmax()]
@@ -168,21 +170,18 @@ def by_rate(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
         top = finite.max() + 0.12 * np.ptp(finite) + 0.01 if len(finite) else 1.0
         if len(bare := losses_without_attention(metrics, together[0])):
             axes.axhline(bare.mean(), zorder=0, **BARE)
-            further[BUILT_IN[NO_ATTENTION_VARIANT].label] = BARE
-        further["largest rate at which no run diverges"] = style.RING | {"mec": style.GREY}
         for variant, look in style.apart(looks, 10**0.02).items():
-            if _loss_by_rate(axes, ends[ends.variant == variant], look, top):
-                further["diverged runs"] = DIVERGED | {"color": style.GREY}
+            _loss_by_rate(axes, ends[ends.variant == variant], look, top)
         style.rates(axes, ends.base_learning_rate)
         axes.set(title=f"{MODELS.get(title, title)}, {ends.steps.max():,} steps", ylim=(None, top))
     row[0].set_ylabel("validation loss at the last step\n(nats per token)")
-    handles += [style.mark(words, **look) for words, look in further.items()]
-    style.legend_below(figure, handles, columns=3 if len(panels) > 1 else 2)
+    columns = 3 if len(panels) > 1 else 2
+    style.legend_below(figure, style.counted(looks, runs), columns, further=[BARE, LARGEST, DIVERGED])
     return figure
 
 
-def _loss_by_rate(axes: Axes, ends: pd.DataFrame, look: dict, top: float) -> bool:
-    """Draw one variant's final losses; return whether a run diverged."""
+def _loss_by_rate(axes: Axes, ends: pd.DataFrame, look: style.Look, top: float) -> None:
+    """Draw one variant's final losses, with marks at `top` of rates at which runs diverged."""
     finite, shift, colour = ends[np.isfinite(ends.valid_loss)], look["shift"], look["color"]
     rates = set(ends.base_learning_rate)
     lost = rates & set(ends.base_learning_rate[np.isinf(ends.valid_loss)])
@@ -192,7 +191,6 @@ def _loss_by_rate(axes: Axes, ends: pd.DataFrame, look: dict, top: float) -> boo
         axes.plot(finite.base_learning_rate * shift, finite.valid_loss, **dots)
         if rates - lost:
             largest = max(rates - lost) * shift
-            axes.plot(largest, curve["mean"][largest], mec=colour, **style.RING)
+            axes.plot(largest, curve["mean"][largest], **LARGEST | {"mec": colour})
     for rate in sorted(lost):
-        axes.plot(rate * shift, top, color=colour, clip_on=False, zorder=5, **DIVERGED)
-    return bool(lost)
+        axes.plot(rate * shift, top, clip_on=False, zorder=5, **DIVERGED | {"color": colour})

@@ -26,8 +26,11 @@ AXES = {
 COLUMNS = ("test_loss", "test_accuracy", "query_angle_mean", "unequal")
 """What the columns of `grid` show."""
 
-RANDOM = {"color": "#999999", "lw": 0.8, "ls": ":"}
+RANDOM = {"label": "random direction", "color": "#999999", "lw": 0.8, "ls": ":"}
 """Look of the mean angle of a random direction."""
+
+REPORTED = {"label": "paper, read off its figure", "mec": style.GREY, **style.PAPER_MARK}
+"""Look of a value that the paper reports, whose edge has the colour of its variant."""
 
 MOST_EQUAL = 1e-6
 """The least distance of attention from equal that is drawn."""
@@ -51,17 +54,14 @@ def curves(metrics: pd.DataFrame, settings: Mapping[str, Any], experiment: str, 
 
     `settings` are those of the section majority.
     """
-    runs = style.runs_of(metrics, "majority_metrics", "experiment", [experiment])
+    runs = metrics[metrics.experiment == experiment]
     figure, axes = plt.subplots(figsize=(style.PAGE, 3.5))
     looks = style.looks_of(runs.variant)
     _panel(axes, runs, column, looks)
     axes.set_title(title(experiment, settings[experiment]))
-    handles = style.marks(looks, runs, single=True)
     if all(settings[experiment][key] == value for key, value in PAPER.items()):
-        handles += _mark_paper(axes, runs, column)
-    if column == "query_angle_mean":
-        handles.append(style.mark("random direction", **RANDOM))
-    style.legend_below(figure, handles, columns=3)
+        _mark_paper(axes, runs, column)
+    style.legend_below(figure, style.counted(looks, runs), columns=3, further=[REPORTED, RANDOM])
     return figure
 
 
@@ -74,7 +74,7 @@ def grid(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
     """
     points = metrics.groupby("experiment", sort=False)[["d_model", "base_learning_rate"]].nunique()
     names = [*points.index[(points == 1).all(axis=1)]]
-    runs = style.runs_of(metrics, "majority_metrics", "experiment", names)
+    runs = metrics[metrics.experiment.isin(names)]
     runs = runs.assign(unequal=(1 - runs.attention_share).clip(lower=MOST_EQUAL))
     size = (style.PAGE, 1.4 * len(names) + 1.2)
     figure, panels = plt.subplots(len(names), len(COLUMNS), figsize=size, squeeze=False)
@@ -91,9 +91,7 @@ def grid(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
     for first, last, column in zip(panels[0], panels[-1], COLUMNS, strict=True):
         first.set_title(AXES[column], fontsize=7)
         last.set_xlabel("optimiser steps")
-    handles = style.marks(looks, runs, single=True)
-    handles.append(style.mark("random direction", **RANDOM))
-    style.legend_below(figure, handles, columns=3)
+    style.legend_below(figure, style.counted(looks, runs), columns=3, further=[RANDOM])
     return figure
 
 
@@ -102,7 +100,7 @@ def _panel(axes: Axes, runs: pd.DataFrame, column: str, looks: style.Looks) -> N
     style.lines(axes, runs, "variant", looks, "step", column, spread="seeds")
     axes.set(xlabel="optimiser steps", ylabel=AXES[column], xlim=(0, max(runs.step.max(), 1)))
     axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-    style.thousands(axes)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     if column == "query_angle_mean":
         axes.set(ylim=(0, 90), yticks=range(0, 91, 15))
         axes.axhline(random_angle(int(runs.d_model.iloc[0])), zorder=0, **RANDOM)
@@ -112,14 +110,10 @@ def _panel(axes: Axes, runs: pd.DataFrame, column: str, looks: style.Looks) -> N
         style.logarithmic(axes)
 
 
-def _mark_paper(axes: Axes, runs: pd.DataFrame, column: str) -> list:
-    """Mark what the paper reports of the runs' column, up to their last step; return the legend entry."""
-    values = [
-        (variant, step, float(value))
-        for variant in PAPER_PROJECTION
-        for step, value in reported()["majority"][variant].get(column, {}).items()
-        if variant in {*runs.variant} and step <= runs.step.max()
-    ]
-    for variant, step, value in values:
-        axes.plot(step, value, mec=BUILT_IN[variant].colour, zorder=5, clip_on=False, **style.PAPER_MARK)
-    return [style.mark("paper, read off its figure", mec=style.GREY, **style.PAPER_MARK)] if values else []
+def _mark_paper(axes: Axes, runs: pd.DataFrame, column: str) -> None:
+    """Mark what the paper reports of the runs' column, up to their last step."""
+    for variant in {*PAPER_PROJECTION} & {*runs.variant}:
+        look = REPORTED | {"mec": BUILT_IN[variant].colour, "zorder": 5, "clip_on": False}
+        for step, value in reported()["majority"][variant].get(column, {}).items():
+            if step <= runs.step.max():
+                axes.plot(step, float(value), **look)

@@ -15,8 +15,8 @@ from layernorm_roles.evidence.legends import FRACTIONS, LEAST_FOR_INTERVAL
 from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 
 LOOKS = {
-    AS_USED: {"label": "can get, as used", "color": "#0072B2", "marker": "o"},
-    WITHOUT_NORM: {"label": "could get, keys without the norm", "color": "#D55E00", "marker": "s"},
+    AS_USED: {"label": "can get, as used", "color": "#0072B2", "marker": "o", "lw": 1.1},
+    WITHOUT_NORM: {"label": "could get, keys without the norm", "color": "#D55E00", "marker": "s", "lw": 1.1},
 }
 LOOKS[WITHOUT_NORM] |= {"ls": "--", "mfc": "white"}
 """What a key can get with the norm and without it."""
@@ -25,7 +25,7 @@ GETS = {"label": "gets, from the queries of its text", "color": "#9A9A9A", "alph
 """Look of the bars for the largest attention that keys get from the queries of their text."""
 
 MANY = 12
-"""Most layers of which each has a tick, an entry in the legend and a large mark; a page has no room for more."""
+"""Most layers of which each has a tick and a large mark; of more, at most eight have a tick, evenly spaced."""
 
 
 def reached(ceilings: pd.DataFrame) -> Figure:
@@ -34,36 +34,34 @@ def reached(ceilings: pd.DataFrame) -> Figure:
     ceilings: table attention_ceilings; a row for each model. The queries are those behind the norm or, where it is not
     known, all.
     """
-    shares = _of_enough(shares_below(ceilings))
-    low, high = ((100 - end).clip(0, 100) for end in (shares.high, shares.low))
+    shares = shares_below(ceilings)
+    few = shares.contexts < LEAST_FOR_INTERVAL
+    low, high = ((100 - end).clip(0, 100).mask(few) for end in (shares.high, shares.low))
     shares = shares.assign(reached=100 - shares.percent, low=low, high=high)
     models = [*dict.fromkeys(shares.model)]
-    looks = style.each(LOOKS, lw=1.1)
     figure, grid = _rows(models, len(FRACTIONS), sharey=True)
-    kinds: set[str] = set()
     for panels, model in zip(grid, models, strict=True):
         of_model = shares[shares.model == model]
         best = NORM if (of_model.queries == NORM).any() else ANY
         layers = sorted(of_model.layer.unique())
-        size = {"ms": 4.0 if len(layers) <= MANY else 2.2, "clip_on": False}
+        every = 1 if len(layers) <= MANY else -(-len(layers) // 8)
+        size = {"ms": 4.0 if every == 1 else 2.2, "clip_on": False}
         for axes, (threshold, fraction) in zip(panels, FRACTIONS.items(), strict=True):
             here = of_model[of_model.threshold == threshold]
             own, here = here[here.queries == OWN], here[here.queries == best]
-            axes.bar(own.layer, own.reached, width=0.6, zorder=0, color=GETS["color"], alpha=GETS["alpha"])
+            axes.bar(own.layer, own.reached, width=0.6, zorder=0, **GETS)
             axes.vlines(own.layer, own.low, own.high, color=style.GREY, lw=0.9)
             for kind, shift in ((AS_USED, -0.08), (WITHOUT_NORM, 0.08)):
-                part = here[here.normalised == kind]
-                axes.vlines(
-                    part.layer + shift, part.low, part.high, color=looks[kind]["color"], lw=1, alpha=0.7
-                )
-                axes.plot(part.layer + shift, part.reached, **looks[kind] | size)
-            kinds |= {*here.normalised}
+                part, look = here[here.normalised == kind], LOOKS[kind] | size
+                x = part.layer + shift
+                axes.vlines(x, part.low, part.high, color=look["color"], lw=1, alpha=0.7)
+                axes.plot(x, part.reached, **look)
             axes.set(xlabel="layer", title=f"at least {fraction} of a query's attention")
-            axes.set(xticks=_some(layers), ylim=(0, 103))
+            axes.set(xticks=layers[::every], ylim=(0, 103))
         asked = "" if best == NORM else ", any query"
         panels[0].set_ylabel(f"{model}{asked}:\nkeys in heads (%)")
-    handles = [style.mark(**look) for kind, look in looks.items() if kind in kinds]
-    style.legend_below(figure, [*handles, style.mark(lw=5, **GETS)], columns=3)
+    entries = [look for kind, look in LOOKS.items() if kind in {*shares.normalised}]
+    style.legend_below(figure, [*entries, GETS | {"lw": 5}], columns=3)
     return figure
 
 
@@ -73,30 +71,13 @@ def _rows(models: Sequence[str], columns: int, **options: Any) -> tuple[Figure, 
     return plt.subplots(len(models), columns, figsize=size, squeeze=False, **options)
 
 
-def _of_enough(shares: pd.DataFrame) -> pd.DataFrame:
-    """The shares with the ends of their intervals where there are LEAST_FOR_INTERVAL contexts, else NaN."""
-    few = shares.contexts < LEAST_FOR_INTERVAL
-    return shares.assign(low=shares.low.mask(few), high=shares.high.mask(few))
-
-
-def _tones(values: Sequence, last: float) -> dict[Any, str]:
-    """A colour of viridis for each of the values, from its dark end to the share `last` of the map."""
-    tones = plt.get_cmap("viridis")(np.linspace(0.05, last, len(values)))
-    return dict(zip(values, map(to_hex, tones), strict=True))
-
-
-def _some(layers: list) -> list:
-    """The layers that have a tick or an entry in a legend: all if they are few, else at most eight, evenly spaced."""
-    return layers if len(layers) <= MANY else layers[:: -(-len(layers) // 8)]
-
-
 TRAINED = {
     True: {"label": "trained", "color": "#0072B2", "ls": "-", "marker": "o", "ms": 2.5, "lw": 1.1},
     False: {"label": "untrained", "color": "#0072B2", "ls": "--", "marker": "o", "ms": 2.5, "lw": 1.1},
 }
 """Look of a pretrained model, and of a network of its architecture with freshly drawn weights."""
 
-RANDOM = {"color": "black", "ls": ":", "lw": 1.0}
+RANDOM = {"label": "a random direction", "color": "black", "ls": ":", "lw": 1.0}
 """Look of the share of a random direction."""
 
 
@@ -110,11 +91,12 @@ def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> F
     own = ones_ratios(own[several & (own.variant == "layernorm")])
     own = own.assign(trained=own.checkpoint == "final")
     sizes = own.groupby("model", sort=False).dimensions.first()
-    colours = _tones([*sizes.index], last=0.8)
+    tones = plt.get_cmap("viridis")(np.linspace(0.05, 0.8, len(sizes)))
+    colours = dict(zip(sizes.index, map(to_hex, tones), strict=True))
     models = [*dict.fromkeys(shifts.model)]
     figure, grid = _rows(models, 3)
     for (left, middle, right), model in zip(grid, models, strict=True):
-        ratios = ones_ratios(style.runs_of(ones, "ones_share", "model", [model]))
+        ratios = ones_ratios(ones[ones.model == model])
         ratios = ratios.assign(trained=ratios.checkpoint != "random")
         style.lines(left, ratios, "trained", TRAINED, "norm", "ratio")
         for name, colour in colours.items():
@@ -132,10 +114,8 @@ def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> F
             style.line(right, heads, "layer", column, **look)
         right.set(xlabel="layer", ylabel="attention that moves")
         right.set(title=f"projection {moved.change.iloc[0]}: {model}", ylim=(0, None))
-    handles = style.marks(style.each(TRAINED, color=style.GREY))
-    handles.append(style.mark("a random direction", **RANDOM))
+    entries = [*style.each(TRAINED, color=style.GREY).values(), RANDOM]
     for name, colour in colours.items():
-        look = {"label": f"{name}, d = {sizes[name]}", "color": colour}
-        handles.append(style.mark(**TRAINED[True] | look))
-    style.legend_below(figure, handles, columns=6)
+        entries.append(TRAINED[True] | {"label": f"{name}, d = {sizes[name]}", "color": colour})
+    style.legend_below(figure, entries, columns=6)
     return figure

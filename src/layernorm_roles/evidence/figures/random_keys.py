@@ -29,9 +29,9 @@ def share(cells: pd.DataFrame, norm: str) -> Figure:
 
     cells: table random_keys. A line below the panel names the other norms that leave no matrix with such a key.
     """
-    part = style.runs_of(cells, "random_keys", "norm", [norm])
+    part = cells[cells.norm == norm]
     figure, axes = plt.subplots(figsize=(style.COLUMN, 2.4))
-    mesh = _heat(axes, part, "any_unselectable", cmap="rocket_r", vmin=0, vmax=1)
+    mesh = _heat(axes, part, "any_unselectable")
     axes.set_title("\n".join([label(norm), *_notes(part)]), loc="left", fontsize=7)
     figure.colorbar(mesh, ax=axes, label="share of matrices with\nan unselectable key", shrink=0.9)
     none = [name for name in legend_order(cells.norm) if not cells.any_unselectable[cells.norm == name].any()]
@@ -43,11 +43,9 @@ def share(cells: pd.DataFrame, norm: str) -> Figure:
 
 def _notes(part: pd.DataFrame) -> list[str]:
     """What a heat map of one norm cannot show: how many matrices, that it is empty, which keys are open."""
-    notes = [
-        f"{part.matrices.max():,} matrices for each n and d"
-        if part.any_unselectable.any()
-        else f"none in {part.matrices.sum():,} matrices"
-    ]
+    notes = [f"none in {part.matrices.sum():,} matrices"]
+    if part.any_unselectable.any():
+        notes = [f"{part.matrices.max():,} matrices for each n and d"]
     if borderline := part.n_borderline.sum():
         notes.append(f"{borderline} of {(part.n * part.matrices).sum():,} keys borderline")
     return notes
@@ -72,7 +70,7 @@ def exact(cells: pd.DataFrame) -> Figure:
         part = part.assign(
             simulated=part.mean_unselectable / part.n, exact=part.expected_unselectable / part.n
         )
-        mesh = _heat(axes, part, "simulated", cmap="rocket_r", vmin=0, vmax=1)
+        mesh = _heat(axes, part, "simulated")
         _contours(axes, part)
         z = part.z[part.comparable].dropna()
         facts = f"z of {len(z)} cells: mean {z.mean():.2f}, s.d. {z.std():.2f}".replace("-", "−")
@@ -88,10 +86,10 @@ def _grid(part: pd.DataFrame, column: str) -> pd.DataFrame:
     return part.pivot(index="d", columns="n", values=column).sort_index().sort_index(axis=1)
 
 
-def _heat(axes: Axes, part: pd.DataFrame, column: str, **look) -> ScalarMappable:
-    """Draw a column of cells as a heat map over n and d."""
+def _heat(axes: Axes, part: pd.DataFrame, column: str) -> ScalarMappable:
+    """Draw a column of cells, which are shares, as a heat map over n and d."""
     grid = _grid(part, column)
-    look |= {"shading": "nearest", "rasterized": True}
+    look = {"cmap": "rocket_r", "vmin": 0, "vmax": 1, "shading": "nearest", "rasterized": True}
     mesh = axes.pcolormesh(grid.columns, grid.index, grid.to_numpy(), **look)
     axes.set(xlabel="keys n", ylabel="dimension d")
     axes.yaxis.get_major_locator().set_params(integer=True)
@@ -138,10 +136,10 @@ def law(table: pd.DataFrame) -> Figure:
         words = f"d ≥ {beyond[beyond == 0].index.min()}: under {100 * table.share.min():g} %\n"
         words += f"of ${int(table.n.max() / 10**power)} \\cdot 10^{power}$ keys"
         axes.text(last + 0.5, table.n.max() / 4, words, va="top", **note)
-    handles = [
-        style.mark(f"{100 * share:g} % unselectable", color=tones[share], **strokes[False])
+    entries = [
+        {"label": f"{100 * share:g} % unselectable", "color": tones[share], **strokes[False]}
         for share in shares[::-1]
     ]
-    handles.append(style.mark("among the keys before, likewise", color=style.GREY, **strokes[True]))
-    style.legend_below(figure, handles, columns=4)
+    entries.append({"label": "among the keys before, likewise", "color": style.GREY, **strokes[True]})
+    style.legend_below(figure, entries, columns=4)
     return figure

@@ -10,7 +10,7 @@ from matplotlib.ticker import LogFormatterSciNotation, NullFormatter, PercentFor
 
 from layernorm_roles.evidence.analysis.statements import final_losses, position_accuracies
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.figures.vectors import box, plane_and_ones, plane_and_ones_marks
+from layernorm_roles.evidence.figures.vectors import ONES, PLANE, box, plane_and_ones
 
 # Geometry
 
@@ -42,24 +42,24 @@ def geometry(table: pd.DataFrame, cloud: pd.DataFrame) -> Figure:
     sizes = np.geomspace(rows["size"].min(), rows["size"].max(), 300)
     radius, difference = below.subplots(1, 2)
     strokes = list(zip(sorted(rows.eps.unique(), reverse=True), ("-", "--"), strict=False))
-    handles = []
+    entries = []
     for (placement, colour), (eps, stroke) in ((p, s) for p in PLACEMENTS.items() for s in strokes):
         part = rows[(rows.eps_placement == placement) & (rows.eps == eps)]
         exact = 1 / np.sqrt(1 + eps / sizes**2) if placement == "inside" else 1 / (1 + eps / sizes)
         radius.plot(sizes, exact, stroke, color=colour)
-        points = {"color": colour, "marker": "o", "ms": 2.5}
-        for axes, quantity, line in (
+        look = {"label": f"{placement}, ε = {power(eps)}", "color": colour, "marker": "o", "ms": 2.5}
+        entries.append(look | {"ls": stroke})
+        for axes, quantity, ls in (
             (radius, "radius_mean", ""),
             (difference, "difference_from_torch", stroke),
         ):
             shown = part[part.quantity == quantity]
-            axes.plot(shown["size"], shown.value, ls=line, **points)
-        handles.append(style.mark(f"{placement}, ε = {power(eps)}", ls=stroke, **points))
+            axes.plot(shown["size"], shown.value, **look | {"ls": ls})
     radius.set(title="radius after scaling", ylabel="radius over $\\sqrt{n}$", ylim=(0, 1.05))
     difference.set(title="difference from torch", ylabel="largest difference", yscale="log")
     for axes in (radius, difference):
         axes.set(xscale="log", xlabel="root mean square of f(x)")
-    style.legend_below(below, handles, columns=4)
+    style.legend_below(below, entries, columns=4)
     return figure
 
 
@@ -90,7 +90,7 @@ def _clouds(figure: FigureBase, cloud: pd.DataFrame) -> None:
     key = ScalarMappable(Normalize(0, 1), "viridis")
     options = {"ax": figure.axes, "location": "right", "shrink": 0.5, "aspect": 28, "pad": 0.04}
     figure.colorbar(key, label="rank of the input's $x_3$\n(0 lowest, 1 highest)", **options)
-    style.legend_below(figure, plane_and_ones_marks(), columns=2)
+    style.legend_below(figure, [ONES, PLANE], columns=2)
 
 
 # Fusion
@@ -106,11 +106,12 @@ ARRANGEMENTS = {
 }
 """Look of what stands between W_O and W_1; the wide and the dashed line coincide and show both."""
 
-_TRAINED_LAYER = {"ls": "", "mfc": "none", "mew": 0.7} | _SIZE
+_TRAINED_LAYER = {"label": "trained, one layer and seed", "marker": "o", "mec": style.GREY}
+_TRAINED_LAYER |= {"ls": "", "mfc": "none", "mew": 0.7} | _SIZE
 
 
 def fusion(table: pd.DataFrame) -> Figure:
-    """Draw what the best single map of the heads misses, by the width of the stream.
+    """Draw what the best single matrix in place of W_O and W_1 misses, by the width of the residual stream.
 
     table: fusion. Lines are random weights, open marks the layers of trained models, side by side.
     """
@@ -120,20 +121,15 @@ def fusion(table: pd.DataFrame) -> Figure:
     style.lines(axes, random, "arrangement", ARRANGEMENTS, "d", "percent")
     for name, rows in trained.groupby("arrangement"):
         apart = 1 + 0.08 * (rows.layer - rows.layer.mean())
-        marker, colour = ARRANGEMENTS[name]["marker"], ARRANGEMENTS[name]["color"]
-        axes.plot(rows.d * apart, rows.percent, marker=marker, mec=colour, **_TRAINED_LAYER)
+        look = {"marker": ARRANGEMENTS[name]["marker"], "mec": ARRANGEMENTS[name]["color"]}
+        axes.plot(rows.d * apart, rows.percent, **_TRAINED_LAYER | look)
     axes.set(xscale="log", xlabel="width of the stream, d_model")
     axes.set_yscale("symlog", linthresh=0.1)
     axes.set(ylim=(-0.01, 110), yticks=[0, 0.1, 1, 10, 100], yticklabels=["0", "0.1", "1", "10", "100"])
     axes.set_ylabel("variance missed\nby the best map (%)")
     style.ticks_at(axes, table.d)
-    handles = style.marks(ARRANGEMENTS)
-    if len(trained):
-        handles.append(
-            style.mark("trained, one layer and seed", marker="o", mec=style.GREY, **_TRAINED_LAYER)
-        )
-    title = f"lines are means over {style.number_of([random.seed.nunique()], 'seed')}"
-    style.legend_below(figure, handles, columns=5, title=title)
+    title = f"lines are {style.means_over([random.seed.nunique()])}"
+    style.legend_below(figure, ARRANGEMENTS.values(), columns=5, further=[_TRAINED_LAYER], title=title)
     return figure
 
 
@@ -155,7 +151,7 @@ GUESSING = {"label": "guessing", "color": "black", "ls": ":", "lw": 1.0}
 
 
 def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame) -> Figure:
-    """Draw final losses by learning rate, and below gradients of untrained networks, and positions that are named.
+    """Draw final losses of pre-norm and post-norm networks by learning rate; below, gradients and named positions.
 
     table: placement, of which runs that diverged are counted and not drawn. untrained: untrained_gradients, as
     geometric means without those that vanish or overflow; networks without LayerNorm, whose gradients reach far beyond
@@ -169,7 +165,7 @@ def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame)
     for axes, depth in zip(panels, depths, strict=True):
         here = losses[losses.depth == depth]
         finite, looks = here[np.isfinite(here.loss)], style.each(PLACES, **RESIDUAL[True])
-        style.lines(axes, finite, "placement", looks, "learning_rate", "loss", limits="range")
+        style.lines(axes, finite, "placement", looks, "learning_rate", "loss", spread="range")
         if lost := len(here) - len(finite):
             place = {"transform": axes.transAxes, "ha": "right", "va": "top"}
             axes.text(0.98, 0.98, f"{lost} diverged", fontsize=6, **place)
@@ -183,11 +179,11 @@ def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame)
         looks = style.each(PLACES, **stroke)
         for axes, without in ((normed, False), (bare, True)):
             part = first[(first.residual == residual) & ((first.placement == "none") == without)]
-            options = {"geometric": True, "limits": "range"}
+            options = {"geometric": True, "spread": "range"}
             style.lines(axes, part, "placement", looks, "depth", "gradient_norm", **options)
         for axes, trained in zip(probed, (False, True), strict=True):
             part = shares[(shares.trained == trained) & (shares.residual == residual)]
-            style.lines(axes, part, "placement", looks, "layer", "percent", limits="range")
+            style.lines(axes, part, "placement", looks, "layer", "percent", spread="range")
     for axes, title in ((normed, "LayerNorm"), (bare, "no LayerNorm")):
         axes.set(xscale="log", yscale="log", title=title, xlabel="layers, untrained")
         style.ticks_at(axes, untrained.depth)
@@ -196,10 +192,9 @@ def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame)
         axes.axhline(100 / probe.context_length.max(), **GUESSING)
         axes.set(title=title, xlabel="before layer", ylim=(0, 103), xticks=sorted(shares.layer.unique()))
     probed[0].set_ylabel("tokens whose position\na probe names (%)")
-    handles = [*style.marks(PLACES), *style.marks(style.each(RESIDUAL, color=style.GREY))]
-    numbers = [each.seed.nunique() for each in (losses, first, shares)]
-    title = f"means over {style.number_of(numbers, 'seed')}"
-    style.legend_below(below, [*handles, style.mark(**GUESSING)], columns=3, title=title)
+    entries = [*PLACES.values(), *style.each(RESIDUAL, color=style.GREY).values(), GUESSING]
+    title = style.means_over([table.seed.nunique() for table in (losses, first, shares)])
+    style.legend_below(below, entries, columns=3, title=title)
     return figure
 
 
@@ -213,9 +208,9 @@ NORMS = {
 
 
 def batch_dependence(table: pd.DataFrame) -> Figure:
-    """Draw the change of a token's output by other sequences, and by padding, a panel each.
+    """Draw how far a token's output changes with the other sequences of its batch, and beside it with padding.
 
-    table: batch_dependence.
+    table: batch_dependence. LayerNorm and BatchNorm have a line each.
     """
     figure, panels = plt.subplots(1, 2, figsize=(style.PAGE, 2.4))
     for axes, effect, x in zip(panels, ("others", "padding"), ("batch_size", "padding"), strict=True):
@@ -229,8 +224,7 @@ def batch_dependence(table: pd.DataFrame) -> Figure:
     padding.set(title="padding after sequences", xlabel="share of padding")
     padding.set_xticks(sorted(table.padding[table.effect == "padding"].unique()))
     padding.xaxis.set_major_formatter(PercentFormatter(1))
-    title = f"means over {style.number_of([table.seed.nunique()], 'seed')}"
-    style.legend_below(figure, style.marks(NORMS), columns=2, title=title)
+    style.legend_below(figure, NORMS.values(), columns=2, title=style.means_over([table.seed.nunique()]))
     return figure
 
 
@@ -270,7 +264,6 @@ def score_scale(table: pd.DataFrame) -> Figure:
     panels[0].yaxis.set_minor_formatter(NullFormatter())
     for axes in panels[1:]:
         axes.set_ylim(0, 1.02)
-    handles = [*style.marks(DIVIDED), style.mark(**ROOT)]
-    title = f"means over {style.number_of([normal.seed.nunique()], 'seed')}"
-    style.legend_below(figure, handles, columns=3, title=title)
+    title = style.means_over([normal.seed.nunique()])
+    style.legend_below(figure, [*DIVIDED.values(), ROOT], columns=3, title=title)
     return figure

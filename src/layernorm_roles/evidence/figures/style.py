@@ -1,6 +1,6 @@
 """What all figures share: the theme, means with their spread, legends below the axes, and reproducible files."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from io import BytesIO
 from itertools import cycle
 from pathlib import Path
@@ -14,7 +14,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
@@ -23,13 +22,7 @@ from PIL import Image
 
 from layernorm_roles import files
 from layernorm_roles.evidence.analysis.estimate import Estimate
-from layernorm_roles.evidence.legends import (
-    LEAST_FOR_BAND,
-    LEAST_FOR_INTERVAL,
-    SPARE_COLOURS,
-    label,
-    legend_order,
-)
+from layernorm_roles.evidence.legends import LEAST_FOR_INTERVAL, label, legend_order
 from layernorm_roles.variants import BUILT_IN, Named
 
 COLUMN, PAGE = 3.35, 6.9
@@ -44,11 +37,22 @@ PAPER_MARK = {"ls": "", "marker": "D", "ms": 4.5, "mfc": "white", "mew": 1.1}
 RING = {"ls": "", "marker": "o", "ms": 9, "mfc": "none", "mew": 1.1}
 """Options for the ring around one of the points of a variant; callers add `mec`."""
 
-THIN = {"lw": 0.6, "alpha": 0.45}
-"""Look of the line of a single run."""
+LEAST_FOR_BAND = 5
+"""Least number of seeds for which a curve has a band; the interval of fewer would hide the other curves."""
 
-Looks = Mapping[Any, Mapping[str, Any]]
-"""Options of `Axes.plot`, `label` and `color` among them, for each value of a column; in the order of the legend."""
+SINGLE = {
+    "label": f"single run, where fewer than {LEAST_FOR_BAND} seeds",
+    "lw": 0.6,
+    "alpha": 0.45,
+    "color": GREY,
+}
+"""Look of the line of a single run, which has the colour of its variant."""
+
+Look = Mapping[str, Any]
+"""Options of `Axes.plot` and `Line2D` for one kind of mark or line, its `label` in the legend among them."""
+
+Looks = Mapping[Any, Look]
+"""The look, with `color`, of each value of a column; in the order of the legend."""
 
 
 def theme() -> None:
@@ -82,6 +86,9 @@ def theme() -> None:
 
 
 # Looks
+
+SPARE_COLOURS = ("#B8A800", "#117733", "#AA4499", "#88CCEE", "#6699CC", "#999933")
+"""Colours of variants that are not built in, in the alphabetical order of their names; after the last the first."""
 
 
 def looks_of(variants: Iterable[str], **more: Any) -> dict[str, dict[str, Any]]:
@@ -119,14 +126,12 @@ def number_of(numbers: Collection[SupportsInt], what: str) -> str:
 # Means with their spread
 
 
-def means(
-    table: pd.DataFrame, x: str, y: str, geometric: bool = False, limits: str = "interval"
-) -> pd.DataFrame:
+def means(table: pd.DataFrame, x: str, y: str, geometric: bool = False, whole: bool = False) -> pd.DataFrame:
     """Return columns mean, low and high of column `y`, a row for each value of column `x`.
 
-    The rows that share a value of `x` are the sample, usually one row a seed. `limits` says what low and high are: the
-    ends of Student's 95 % "interval", NaN for fewer than LEAST_FOR_INTERVAL values, or the "range" of the values. With
-    `geometric` means and intervals are those of the logarithms.
+    The rows that share a value of `x` are the sample, usually one row a seed. From low to high is Student's 95 %
+    interval, NaN for fewer than LEAST_FOR_INTERVAL values, or the `whole` range of the values. With `geometric` means
+    and intervals are those of the logarithms.
     """
     rows = {}
     for value, values in table.groupby(x)[y]:
@@ -134,7 +139,7 @@ def means(
         estimate = Estimate.of(np.log(values) if geometric else values)
         estimate = estimate.map(np.exp) if geometric else estimate
         low, high = estimate[1:] if len(values) >= LEAST_FOR_INTERVAL else (np.nan, np.nan)
-        if limits == "range":
+        if whole:
             low, high = values.min(), values.max()
         rows[float(value)] = (estimate.mean, low, high)
     return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high"], dtype=float)
@@ -145,23 +150,23 @@ def line(
     table: pd.DataFrame,
     x: str,
     y: str,
-    spread: Literal["band", "bars", "seeds"] = "band",
+    spread: Literal["band", "range", "bars", "seeds"] = "band",
     geometric: bool = False,
-    limits: str = "interval",
     shift: float = 1.0,
     **look,
 ) -> pd.DataFrame:
     """Draw the mean of column `y` over column `x`, and how far the values spread; return what is drawn, see `means`.
 
-    `spread` is how: a "band", vertical "bars", or "seeds": a band where there are at least LEAST_FOR_BAND seeds, else a
-    thin line for each seed, for which `table` has a row for each seed and `x`. All values of x are multiplied by
-    `shift`. `look` are options of `Axes.plot`; `color` must be among them.
+    `spread` is how: as a "band" or vertical "bars" of the intervals, as a band of the "range", or as "seeds": a band
+    where there are at least LEAST_FOR_BAND seeds, else a thin line for each seed, for which `table` has a row for each
+    seed and `x`. All values of x are multiplied by `shift`. `look` are options of `Axes.plot`; `color` must be among
+    them.
     """
-    curve = means(table, x, y, geometric, limits)
+    curve = means(table, x, y, geometric, whole=spread == "range")
     curve.index *= shift
     if spread == "seeds" and table.seed.nunique() < LEAST_FOR_BAND:
         seeds = table.pivot(index=x, columns="seed", values=y)
-        axes.plot(seeds.index * shift, seeds, color=look["color"], **THIN)
+        axes.plot(seeds.index * shift, seeds, **SINGLE | {"color": look["color"]})
     elif spread == "bars":
         some = curve[np.isfinite(curve.low)]
         axes.vlines(some.index, some.low, some.high, color=look["color"], linewidth=1.0, alpha=0.6)
@@ -232,11 +237,6 @@ def logarithmic(*panels: Axes) -> None:
         axes.set_ylim(0.9 * there.min(), 1.1 * there.max())
 
 
-def thousands(axes: Axes) -> None:
-    """Write the ticks of the x axis as whole numbers with a comma between thousands."""
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-
-
 def ticks_at(axes: Axes, values: Iterable[SupportsFloat]) -> None:
     """Put the ticks of a logarithmic x axis at the different `values`, as plain numbers, and no other ticks."""
     axes.set_xticks(sorted(set(values)))
@@ -257,40 +257,43 @@ def rates(axes: Axes, values: Iterable[SupportsFloat]) -> None:
 # Legends
 
 
-def mark(label: str, **look) -> Line2D:
-    """Return a legend entry with the given label; `look` are options of Line2D."""
-    return Line2D([], [], label=label, **look)
+def counted(looks: Looks, runs: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the looks of the variants that `runs` have, with the number of seeds in each label, for a legend.
 
-
-def marks(looks: Looks, runs: pd.DataFrame | None = None, single: bool = False) -> list[Line2D]:
-    """Return a legend entry for each look.
-
-    Where `runs` are given, only for the variants that they have, with the number of seeds in each label; of settings of
-    `runs` (experiments, models, rates) with different numbers the fewest and the most. With `single` there is an entry
-    for the thin lines of `line`, too, if a variant has so few seeds.
+    Of settings (experiments, models, rates) with different numbers of seeds a label has the fewest and the most.
     """
-    if runs is None:
-        return [mark(**look) for look in looks.values()]
     settings = runs.columns.intersection(SETTINGS, sort=False)
     seeds = runs.groupby(["variant", *settings]).seed.nunique()
-    entries = [
-        mark(**{**look, "label": f"{look['label']}, {number_of(seeds.loc[[name]], 'seed')}"})
+    return [
+        {**look, "label": f"{look['label']}, {number_of(seeds.loc[[name]], 'seed')}"}
         for name, look in looks.items()
         if name in seeds.index
     ]
-    words = f"single run, where fewer than {LEAST_FOR_BAND} seeds"
-    return entries + [mark(words, color=GREY, **THIN)] * bool(single and (seeds < LEAST_FOR_BAND).any())
 
 
 SETTINGS = ["experiment", "model", "d_model", "base_learning_rate"]
 """Columns that say which runs are repeated with several seeds."""
 
 
-def legend_below(figure: FigureBase, handles: Sequence[Artist], columns: int, **options) -> None:
-    """Put one legend under all axes of the figure, in as many of `columns` as its width has room for."""
+def means_over(seeds: Collection[SupportsInt]) -> str:
+    """Return for example "means over 3 seeds", from the numbers of seeds behind several means."""
+    return f"means over {number_of(seeds, 'seed')}"
+
+
+def legend_below(
+    figure: FigureBase, looks: Iterable[Look], columns: int, further: Iterable[Look] = (), title: str = ""
+) -> None:
+    """Put one legend under all axes of the figure, in as many of `columns` as its width has room for.
+
+    It has an entry for each of `looks`, then one for each of SINGLE and `further` whose label is that of something
+    drawn in the axes.
+    """
+    drawn = {artist.get_label() for axes in figure.axes for artist in axes.get_children()}
+    entries = [*looks, *(look for look in (SINGLE, *further) if look["label"] in drawn)]
+    handles = [Line2D([], [], **look) for look in entries]
     below = {"loc": "outside lower center", "columnspacing": 1.2, "handletextpad": 0.5}
     for number in range(min(columns, len(handles)), 0, -1):
-        legend = figure.legend(handles=handles, ncols=number, **below, **options)
+        legend = figure.legend(handles=handles, ncols=number, title=title, **below)
         if number == 1 or legend.get_window_extent().width <= figure.bbox.width:
             return
         legend.remove()
@@ -307,17 +310,6 @@ def differences(runs: pd.DataFrame, base: str, column: str, *index: str) -> pd.D
     wide = runs.pivot(index=[*index], columns="variant", values=column)
     beyond = wide.drop(columns=base).sub(wide[base], axis=0).reset_index()
     return beyond.melt([*index], value_name="difference").dropna()
-
-
-def runs_of(table: pd.DataFrame, name: str, column: str, values: Sequence[str]) -> pd.DataFrame:
-    """Return the rows of the table called `name` whose `column` is one of `values`.
-
-    Raises ValueError if there are none.
-    """
-    runs = table[table[column].isin(values)]
-    if runs.empty:
-        raise ValueError(f"{name}: no rows of {column} {', '.join(map(repr, values))} to draw")
-    return runs
 
 
 def note(text: str) -> Figure:

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
-from matplotlib.lines import Line2D
 
 from layernorm_roles.evidence.analysis.estimate import Estimate, two_by_two
 from layernorm_roles.evidence.analysis.majority import (
@@ -29,7 +28,7 @@ CELLS = {
     "with projection": ("layernorm_small", "layernorm"),
     "without projection": ("scale_released", "scale"),
 }
-"""Each line of the figure, and its variants: small keys, large keys."""
+"""The two lines of accuracies by their names in the legend: the variant with small keys, that with large keys."""
 
 _VARIANTS = {variant for pair in CELLS.values() for variant in pair}
 
@@ -40,14 +39,15 @@ EFFECTS = ("projection", "size", "interaction")
 """The effects that the panel of effects shows, from the top."""
 
 MOMENTS = ({"marker": "o", "mfc": "white", "ms": 4.5}, {"marker": "o", "ms": 4.5})
-"""Looks of the effects early and at the end of the training."""
+"""Looks of an effect at an early step of the training, and at its last step."""
 
 
 def size_and_projection(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
-    """Draw the accuracy in the four cells, early and at the end, and the two main effects with their interaction.
+    """Draw what the size of the keys and the projection do to the accuracy: four variants, two effects, an interaction.
 
-    metrics: table majority_metrics. There is a row for each experiment of one width and rate with all four variants;
-    `settings` are the section majority. Early is an early step, see `analysis.majority.early_and_last`.
+    metrics: table majority_metrics. There is a row for each experiment of one width and rate with all four variants of
+    CELLS; `settings` are the section majority. Panels show an early step, see `analysis.majority.early_and_last`, and
+    the last one.
     """
     names = [
         name
@@ -55,20 +55,20 @@ def size_and_projection(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> F
         if runs[["d_model", "base_learning_rate"]].nunique().eq(1).all() and _VARIANTS <= {*runs.variant}
     ]
     figure = plt.figure(figsize=(style.PAGE, 0.4 + 2.2 * len(names)))
-    handles = []
+    entries: list[style.Look] = []
     for part, name in zip(np.ravel(figure.subfigures(len(names), 1)), names, strict=True):
         part.suptitle(title(name, settings[name]), fontsize=7)
-        handles = cells_and_effects(part, metrics[metrics.experiment == name])
-    style.legend_below(figure, handles, columns=4)
+        entries = cells_and_effects(part, metrics[metrics.experiment == name])
+    style.legend_below(figure, entries, columns=4)
     return figure
 
 
-def cells_and_effects(figure: FigureBase, runs: pd.DataFrame) -> list[Line2D]:
+def cells_and_effects(figure: FigureBase, runs: pd.DataFrame) -> list[style.Look]:
     """Draw the accuracies of the four variants of one experiment and their effects; return the legend's entries."""
     steps = sorted({*early_and_last(runs)})
     *moments, right = np.ravel(figure.subplots(1, len(steps) + 1, width_ratios=[1] * len(steps) + [1.35]))
     colours = {name: BUILT_IN[large].colour for name, (_, large) in CELLS.items()}
-    handles = []
+    entries = []
     for number, (axes, step) in enumerate(zip(moments, steps, strict=True)):
         at = runs[runs.step == step].pivot(index="seed", columns="variant", values="test_accuracy")
         cells = at[[variant for pair in CELLS.values() for variant in pair]].dropna()
@@ -78,8 +78,12 @@ def cells_and_effects(figure: FigureBase, runs: pd.DataFrame) -> list[Line2D]:
             style.line(axes, both.melt(), "variant", "value", "bars", color=colours[name], **POINT)
         axes.set(title=f"step {step:,}", xlim=(-0.4, 1.4), xlabel="length of the keys")
         axes.set_xticks([0, 1], ["1/√d (small)", "√d (large)"])
-        look = MOMENTS[number - len(steps)] | {"color": "black", "ls": ""}
-        handles.append(style.mark(f"effect at step {step:,}", **look))
+        look = MOMENTS[number - len(steps)] | {
+            "label": f"effect at step {step:,}",
+            "color": "black",
+            "ls": "",
+        }
+        entries.append(look)
         effects = two_by_two(100 * cells, *SIZE_AND_PROJECTION, "projection")
         for y, name in enumerate(EFFECTS):
             _effect(right, y + 0.28 * (number - (len(steps) - 1) / 2), effects[name], look)
@@ -90,11 +94,12 @@ def cells_and_effects(figure: FigureBase, runs: pd.DataFrame) -> list[Line2D]:
     right.set_yticks(range(len(EFFECTS)), EFFECTS)
     right.tick_params(axis="y", length=0)
     seeds = style.number_of([len(cells)], "seed")
-    lines = [style.mark(f"{name}, {seeds}", color=colour, **POINT) for name, colour in colours.items()]
-    return lines + handles
+    return [
+        {"label": f"{name}, {seeds}", "color": colour, **POINT} for name, colour in colours.items()
+    ] + entries
 
 
-def _effect(axes: Axes, y: float, values: pd.Series, look: Mapping[str, Any]) -> None:
+def _effect(axes: Axes, y: float, values: pd.Series, look: style.Look) -> None:
     """Draw a mean with its interval at height y, and the seeds as small points below it."""
     mean, low, high = Estimate.of(values)
     axes.plot(values, np.full(len(values), y + 0.1), ".", ms=2.5, color=style.GREY, alpha=0.5)
@@ -119,7 +124,7 @@ PROJECTED = {
 
 
 def by_d_model(metrics: pd.DataFrame) -> Figure:
-    """Draw final accuracy by width for all variants, and its difference from BASE with equal seeds.
+    """Draw the accuracy at the last step by the width, and its difference from that of BASE: a curve for each variant.
 
     metrics: table majority_metrics. There is a row of panels for every learning rate of each experiment with several
     widths, and no panel of differences where BASE or another variant is missing.
@@ -148,7 +153,7 @@ def by_d_model(metrics: pd.DataFrame) -> Figure:
         for axes in row:
             axes.set(xscale="log", xlabel="width d")
             style.ticks_at(axes, runs.d_model)
-    style.legend_below(figure, style.marks(looks, metrics), columns=3)
+    style.legend_below(figure, style.counted(looks, metrics), columns=3)
     return figure
 
 
@@ -159,20 +164,16 @@ def _with_several(metrics: pd.DataFrame, setting: str) -> pd.DataFrame:
 
 # Learning rates
 
-BEST = "lowest final test loss"
-BOUND = "lower bound"
-DIVERGED = "mean with diverged runs, each 0"
-MARKS = {
-    BEST: style.RING,
-    BOUND: {"marker": "^", "ms": 5, "mfc": "white", "mew": 1.0, "ls": ""},
-    DIVERGED: {"marker": "X", "ms": 6, "mfc": "white", "mew": 1.0, "ls": ""},
-}
+_OPEN = {"mec": style.GREY, "mfc": "white", "mew": 1.0, "ls": ""}
+BEST = {"label": "lowest final test loss", "mec": style.GREY, **style.RING}
+BOUND = {"label": "lower bound", "marker": "^", "ms": 5} | _OPEN
+DIVERGED = {"label": "mean with diverged runs, each 0", "marker": "X", "ms": 6} | _OPEN
 """Looks of three marks: the ring around a best rate, the bound of runs that ended before they reached the loss, and the
-accuracy to which diverged runs contribute."""
+accuracy to which diverged runs contribute. Their edges have the colour of their variant."""
 
 
 def by_rate(metrics: pd.DataFrame) -> Figure:
-    """Draw final accuracy, and steps to a test loss of TEST_LOSS, by the learning rate: a curve a variant.
+    """Draw the accuracy at the last step, and the steps to a test loss, by the learning rate: a curve for each variant.
 
     metrics: table majority_metrics. There is a row of panels for every width of each experiment with several rates.
     """
@@ -180,11 +181,10 @@ def by_rate(metrics: pd.DataFrame) -> Figure:
     rows = list(metrics.groupby(["experiment", "d_model"], sort=False))
     figure, grid = plt.subplots(len(rows), 2, figsize=(style.PAGE, 0.6 + 2.5 * len(rows)), squeeze=False)
     looks = style.looks_of(metrics.variant, marker="o", ms=3, lw=1.1)
-    marked: set[str] = set()
     for (left, right), ((experiment, width), runs) in zip(grid, rows, strict=True):
         for variant, look in style.apart(looks, 10**0.03).items():
             if variant in {*runs.variant}:
-                marked |= _rates(left, right, runs[runs.variant == variant], look)
+                _rates(left, right, runs[runs.variant == variant], look)
         left.set(ylabel=style.ACCURACY, title=f"{experiment}, d_model = {width}")
         right.set_ylabel(f"optimiser steps to test loss {TEST_LOSS:g}")
         style.accuracies(left)
@@ -193,14 +193,12 @@ def by_rate(metrics: pd.DataFrame) -> Figure:
         right.yaxis.set_major_formatter("{x:,.0f}")
         for axes in (left, right):
             style.rates(axes, runs.base_learning_rate)
-    handles = style.marks(looks, metrics)
-    handles += [style.mark(name, mec=style.GREY, **look) for name, look in MARKS.items() if name in marked]
-    style.legend_below(figure, handles, columns=3)
+    style.legend_below(figure, style.counted(looks, metrics), columns=3, further=[BEST, BOUND, DIVERGED])
     return figure
 
 
-def _rates(left: Axes, right: Axes, runs: pd.DataFrame, look: Mapping[str, Any]) -> set[str]:
-    """Draw the accuracy and the steps of one variant and width by the rate; return which of MARKS are drawn.
+def _rates(left: Axes, right: Axes, runs: pd.DataFrame, look: style.Look) -> None:
+    """Draw the accuracy and the steps of one variant and width by the rate, with the marks BEST, BOUND and DIVERGED.
 
     A run that does not reach the loss counts with its last step; a mean with such runs is a lower bound, off the line.
     """
@@ -221,7 +219,6 @@ def _rates(left: Axes, right: Axes, runs: pd.DataFrame, look: Mapping[str, Any])
         (DIVERGED, left, accuracy.loc[sorted({*ends[rate][np.isinf(ends.test_loss)]})]),
         (BOUND, right, steps.loc[sorted({*late})]),
     ]
-    for name, axes, at in marked:
-        for each, mean in at["mean"].items():
-            axes.plot(each * look["shift"], mean, mec=look["color"], clip_on=False, **MARKS[name])
-    return {name for name, _, at in marked if len(at)}
+    for mark, axes, at in marked:
+        for place, mean in at["mean"].items():
+            axes.plot(place * look["shift"], mean, clip_on=False, **mark | {"mec": look["color"]})

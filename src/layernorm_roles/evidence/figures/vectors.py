@@ -8,7 +8,6 @@ import pandas as pd
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 from mpl_toolkits.mplot3d.axes3d import Axes3D
 
@@ -27,7 +26,8 @@ SHORTEST = 1e-6
 
 KEYS = {"marker": "o", "s": 13, "alpha": 0.75, "linewidth": 0}
 QUERIES = {"marker": "^", "s": 11, "color": "black", "linewidth": 0}
-SHORTENED = {"marker": "^", "s": 11, "facecolor": "none", "edgecolor": "black", "linewidth": 0.5}
+SHORTENED = {"label": "queries, shortened", "marker": "^", "s": 11, "facecolor": "none"}
+SHORTENED |= {"edgecolor": "black", "linewidth": 0.5}
 
 
 def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Figure:
@@ -37,8 +37,7 @@ def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Fi
     orthogonal to the ones vector and the ones vector. A strip below has the lengths of the keys and queries, because
     queries near the origin do not show theirs.
     """
-    runs = style.runs_of(vectors, "majority_vectors", "experiment", [experiment])
-    trained = runs[runs.checkpoint == "final"]
+    trained = vectors[(vectors.experiment == experiment) & (vectors.checkpoint == "final")]
     chosen = trained[trained.variant == variant]
     if chosen.empty:
         return style.note("Every run has diverged: there is no trained model to draw.")
@@ -47,19 +46,15 @@ def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Fi
     grid = figure.add_gridspec(2, 1, height_ratios=[1, 0.13])
     axes = figure.add_subplot(grid[0], projection="3d")
     keys, queries = (np.stack([*chosen.vector[chosen.kind == kind]]) for kind in ("key", "query"))
-    outside, shortened = _panel(axes, keys, queries, colour)
+    outside = _panel(axes, keys, queries, colour)
     title = f"{label(variant)} ({style.number_of([chosen.seed.nunique()], 'run')})"
     axes.set_title(title + (f"\n{outside} of {len(keys)} keys outside the box" if outside else ""), y=0.98)
     compared = trained[trained.variant.isin({*PAPER_PROJECTION, variant})]
     _lengths(figure.add_subplot(grid[1]), keys, queries, colour, _size(np.stack([*compared.vector])))
-    handles = [
-        style.mark("keys", ls="", marker="o", ms=4.5, color=colour, alpha=0.8, mec="none"),
-        style.mark("queries", ls="", marker="^", ms=4.5, color="black"),
-        *plane_and_ones_marks(),
-    ]
-    if shortened:
-        handles.append(style.mark("queries, shortened", ls="", marker="^", ms=4.5, color="black", mfc="none"))
-    style.legend_below(figure, handles, columns=2)
+    key = {"label": "keys", "marker": "o", "color": colour, "alpha": 0.8, "mec": "none", "ls": "", "ms": 4.5}
+    query = {"label": "queries", "marker": "^", "color": "black", "ls": "", "ms": 4.5}
+    shortened = query | {"label": SHORTENED["label"], "mfc": "none"}
+    style.legend_below(figure, [key, query, ONES, PLANE], columns=2, further=[shortened])
     return figure
 
 
@@ -83,10 +78,10 @@ def _lengths(axes: Axes, keys: np.ndarray, queries: np.ndarray, colour: str, com
     axes.xaxis.set_major_formatter("{x:g}")
 
 
-def _panel(axes: Axes3D, keys: np.ndarray, queries: np.ndarray, colour: str) -> tuple[int, int]:
-    """Draw keys and queries; return how many keys are outside the box and how many queries are drawn at its side.
+def _panel(axes: Axes3D, keys: np.ndarray, queries: np.ndarray, colour: str) -> int:
+    """Draw keys and queries; return how many keys are outside the box, and so are not drawn.
 
-    A key outside is not drawn, a query is drawn on its line, hollow.
+    A query outside is drawn on its line at the side of the box, hollow.
     """
     plane_and_ones(axes, radius=1.15 * np.sqrt(3), half_length=0.95 * LIMIT)
     near = np.abs(keys).max(axis=1) <= LIMIT
@@ -98,11 +93,15 @@ def _panel(axes: Axes3D, keys: np.ndarray, queries: np.ndarray, colour: str) -> 
         axes.scatter(*(queries / excess[:, None])[~inside].T, depthshade=False, **SHORTENED)
     box(axes, LIMIT, ticks=(-1, 0, 1), zoom=0.95, view=VIEW, labelpad=-8)
     axes.tick_params(pad=-3, labelsize=6)
-    return int((~near).sum()), int((~inside).sum())
+    return int((~near).sum())
 
 
-ONES = {"ls": "--", "lw": 0.9, "color": "#333333"}
+ONES = {"label": "ones vector", "ls": "--", "lw": 0.9, "color": "#333333"}
 """Look of the ones vector."""
+
+PLANE = {"label": "plane orthogonal to it", "ls": "", "marker": "s", "ms": 7, "mec": "none"}
+PLANE |= {"color": "#BBBBBB", "alpha": 0.6}
+"""Look of the plane orthogonal to the ones vector in a legend."""
 
 
 def plane_and_ones(axes: Axes3D, radius: float, half_length: float) -> None:
@@ -113,12 +112,6 @@ def plane_and_ones(axes: Axes3D, radius: float, half_length: float) -> None:
     axes.plot_trisurf(*disc.T, color="#BBBBBB", alpha=0.25, linewidth=0, shade=False)
     ones = np.array([[-1], [1]]) * np.full((1, 3), half_length)
     axes.plot(*ones.T, **ONES)
-
-
-def plane_and_ones_marks() -> list[Line2D]:
-    """Return the legend entries of what `plane_and_ones` draws."""
-    plane = {"ls": "", "marker": "s", "ms": 7, "color": "#BBBBBB", "alpha": 0.6, "mec": "none"}
-    return [style.mark("ones vector", **ONES), style.mark("plane orthogonal to it", **plane)]
 
 
 def box(

@@ -7,7 +7,7 @@ out, and named among what the run does not decide, so that the page is true of e
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 import yaml
@@ -25,30 +25,18 @@ FIGURES = tuple(section["figure"] for section in TEXT["sections"] if "figure" in
 _NUMBER = re.compile(r"\{(\w+)(\.control|\.value|\.p)?\}")
 
 
-class Section(NamedTuple):
-    """A section of findings.html: a headline with its claim and figure."""
+def sections(claims: Mapping[str, Judged]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The sections of findings.html, from the judged claims by name, and the titles of what they do not decide.
 
-    headline: str
-    """A sentence that says what the verdict on `claim` is."""
-    claim: str
-    """The name of the claim that the headline is about."""
-    verdict: str
-    sentences: list[str]
-    figure: str | None
-    """Name of the figure below the headline."""
-
-
-def sections(claims: Mapping[str, Judged]) -> tuple[list[Section], list[str]]:
-    """The findings of a reproduction, from its judged claims by name, and the titles of what they do not decide.
-
-    What it leaves open and the kept run decides is in `by_kept_run` alone.
+    A section is its entry in findings.yaml with the verdict on its claim, the headline for that verdict, and the
+    sentences that are true of it. What a reproduction leaves open and the kept run decides is in `by_kept_run` alone.
     """
     decided, undecided, elsewhere = [], [], {claim for _, claim, _ in by_kept_run(claims)}
     for entry in TEXT["sections"]:
         verdict = claims[entry["claim"]].row.verdict if entry["claim"] in claims else ""
         sentences = [*_sentences(entry["sentences"], claims)]
         if (headline := entry["headlines"].get(verdict)) and sentences:
-            decided.append(Section(headline, entry["claim"], verdict, sentences, entry.get("figure")))
+            decided.append(entry | {"verdict": verdict, "headline": headline, "sentences": sentences})
         elif entry["claim"] not in elsewhere:
             undecided.append(entry["title"])
     return decided, undecided

@@ -30,7 +30,6 @@ from layernorm_roles.evidence.tables.typography import interval, number, typeset
 from layernorm_roles.evidence.tables.verdicts import judged, rows_of
 
 TITLE = "What LayerNorm does for attention"
-HERE = Path(__file__).parent
 VERDICT_FIGURES = ("claims_forest",)
 """Figures that show verdicts; a page without verdicts leaves them out."""
 FOLDED = 12
@@ -66,7 +65,7 @@ def environment() -> Environment:
 
     The macros of parts.html.j2 are there as `structure`.
     """
-    loader = FileSystemLoader(HERE, encoding="utf-8")
+    loader = FileSystemLoader(Path(__file__).parent, encoding="utf-8")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     made.filters |= {"math": mathematics, "address": quote, "readable": readable_html}
     made.filters["slug"] = lambda words: words.replace(" ", "-")  # for classes and places of the page
@@ -95,11 +94,6 @@ def _durations(path: str | Path | None) -> list[readable.Part]:
         return []
     frame = pd.read_csv(io.BytesIO(files.read_bytes(path)))
     return readable.make(shown.TABLES["durations"], {"durations": frame}).parts
-
-
-def _beside(name: str) -> Markup:
-    """The text of the file called `name` beside this one, as markup, which is not escaped."""
-    return Markup((HERE / name).read_text(encoding="utf-8"))
 
 
 class _Evidence:
@@ -133,9 +127,6 @@ class _Evidence:
             "commits": sections.values(self.provenance, "git_commit"),
             "paper": PAPER,
             "released_code": RELEASED_CODE,
-            "css": _beside("report.css"),
-            "controls_js": _beside("controls.js"),
-            "view_js": _beside("view.js"),
             "views": views,
             "vectors": {**vectors.BOX, "views": views},
             "too_small": self.too_small,
@@ -154,7 +145,7 @@ class _Evidence:
     def findings(self) -> dict[str, Any]:
         """The variables of findings.html.j2."""
         decided, open_ = findings.sections(self.claims)
-        names = [section.figure for section in decided if section.figure in self.pictures]
+        names = [section["figure"] for section in decided if section.get("figure") in self.pictures]
         return {
             "title": TITLE,
             "name": self.name,

@@ -13,10 +13,10 @@ BEGIN, END = "<!-- findings:begin -->", "<!-- findings:end -->"
 def update(readme: str | Path, claims: str | Path) -> None:
     """Put the findings of the Parquet file `claims` into the file `readme`."""
     readme = Path(readme)
-    files.replace_text(readme, replaced(readme.read_text(encoding="utf-8"), found(claims)))
+    files.replace_text(readme, replaced(readme.read_text(encoding="utf-8"), findings_of(claims)))
 
 
-def found(claims: str | Path) -> str:
+def findings_of(claims: str | Path) -> str:
     """The findings of the Parquet file `claims` as a Markdown list."""
     return findings.markdown({each.claim.name: each for each in judged(store.read(claims, "claims"))})
 

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import yaml
 from markupsafe import Markup, escape
@@ -13,40 +13,20 @@ TEXTS = yaml.safe_load((Path(__file__).parent / "report.yaml").read_text(encodin
 """The texts of report.yaml: units, terms, parts of the page, sources."""
 
 
-class Source(NamedTuple):
-    """A document that claims come from."""
-
-    name: str
-    """Short name, for links inside the page."""
-    begins: tuple[str, ...]
-    """How the sources of its claims begin, as the claims name them."""
-    short: str
-    """Short title of the document, by which readers choose it."""
-    text: str
-    """Author, title, date and kind; for a text without a title its first words."""
-    address: str = ""
-    """Address of the document; empty where it is not known."""
-
-
 PAPER = "https://arxiv.org/abs/2305.02582"
 RELEASED_CODE = "https://github.com/tech-srl/layer_norm_expressivity_role"
 
-SOURCES = tuple(Source(**entry | {"begins": tuple(entry["begins"])}) for entry in TEXTS["sources"])
-"""All documents; where two fit a claim, the first does."""
+SOURCES = TEXTS["sources"]
+"""All documents that claims come from, with what report.yaml says of each."""
 
 
-def source_of(named: str) -> Source:
-    """The document that a claim names as its source.
+def source_of(named: str) -> dict[str, Any]:
+    """The document that a claim names as its source: the first entry of SOURCES with such a beginning.
 
-    Raises KeyError if there is none of that name.
-
-    >>> source_of("Brody, Alon and Yahav 2023, Figure 3; on other data").name
+    >>> source_of("Brody, Alon and Yahav 2023, Figure 3; on other data")["name"]
     'paper'
     """
-    for source in SOURCES:
-        if named.startswith(source.begins):
-            return source
-    raise KeyError(f"no source begins like {named!r}")
+    return next(source for source in SOURCES if named.startswith(tuple(source["begins"])))
 
 
 def command(target: str, options: str) -> str:

@@ -13,8 +13,6 @@ from layernorm_roles.evidence.figures.vectors import LIMIT, VIEW
 BOX = {"limit": LIMIT, "printed": {"azimuth": VIEW["azim"], "elevation": VIEW["elev"]}}
 """Half the side of the box, and the point of view in degrees of the printed figures, with which the view starts."""
 
-KINDS = {"key": "keys", "query": "queries"}
-
 
 def views(vectors: pd.DataFrame | None) -> list[dict[str, Any]]:
     """What the page's script shows: an entry for each trained variant of each experiment in three dimensions.
@@ -30,32 +28,31 @@ def views(vectors: pd.DataFrame | None) -> list[dict[str, Any]]:
     )
     three = trained[trained.experiment.isin(setting.index[(setting == [1, 3, 1]).all(axis=1)])]
     several = three.experiment.nunique() > 1
-    found = []
+    shown = []
     for experiment, part in three.groupby("experiment", sort=False):
         for variant, look in looks_of(part.variant).items():
             title = f"{experiment}, {look['label']}" if several else look["label"]
             runs = part[part.variant == variant]
-            found.append(
+            shown.append(
                 {
                     "name": f"{experiment} {variant}",
                     "label": title,
                     "colour": look["color"],
                     "text": describe(title, geometry_of_runs(runs)),
-                    "runs": _runs(title, runs),
+                    "runs": [_run(title, int(seed), run) for seed, run in runs.groupby("seed")],
                 }
             )
-    return found
+    return shown
 
 
-def _runs(title: str, vectors: pd.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {
-            "seed": int(seed),
-            "text": describe(title, geometry_of_runs(run), int(seed)),
-            **{KINDS[kind]: _rounded(part) for kind, part in run.groupby("kind")},
-        }
-        for seed, run in vectors.groupby("seed")
-    ]
+def _run(title: str, seed: int, vectors: pd.DataFrame) -> dict[str, Any]:
+    """The keys and queries of one run to three decimals, in the order of their tokens, and a sentence on them."""
+    keys, queries = (
+        np.stack(vectors[vectors.kind == kind].sort_values("token").vector).round(3).tolist()
+        for kind in ("key", "query")
+    )
+    text = describe(title, geometry_of_runs(vectors), seed)
+    return {"seed": seed, "text": text, "keys": keys, "queries": queries}
 
 
 def describe(title: str, geometry: pd.DataFrame, seed: int | None = None) -> str:
@@ -63,23 +60,19 @@ def describe(title: str, geometry: pd.DataFrame, seed: int | None = None) -> str
 
     It is about all runs together, or about one if `seed` says which.
     """
-    flat = (
-        "all keys lie on one plane through the origin"
-        if geometry.flatness.max() <= FLAT
-        else f"the keys do not lie on a plane (smallest singular value {geometry.flatness.mean():.2f} of the largest)"
-    )
-    angle = geometry.angle
-    random = f"a random direction: {random_angle(3):.0f}°"
+    flatness, angle = geometry.flatness, geometry.angle
+    flat = "all keys lie on one plane through the origin"
+    if flatness.max() > FLAT:
+        flat = (
+            f"the keys do not lie on a plane (smallest singular value {flatness.mean():.2f} of the largest)"
+        )
+    runs, spread = f"seed {seed}", "("
     if seed is None:
-        runs = f"{len(geometry)} runs"
-        words = f"on average ({angle.min():.0f}° to {angle.max():.0f}° over runs; {random})"
-    else:
-        runs, words = f"seed {seed}", f"({random})"
+        runs, spread = (
+            f"{len(geometry)} runs",
+            f"on average ({angle.min():.0f}° to {angle.max():.0f}° over runs; ",
+        )
     return (
         f"{title}, {runs}: {flat}; the queries are {angle.mean():.0f}° from the normal of the keys’ best plane "
-        f"{words}."
+        f"{spread}a random direction: {random_angle(3):.0f}°)."
     )
-
-
-def _rounded(vectors: pd.DataFrame) -> list[list[float]]:
-    return np.stack(vectors.sort_values("token").vector.to_numpy()).round(3).tolist()

@@ -14,10 +14,10 @@ COLUMNS = ["measured", "ci_low", "ci_high", "n_seeds", "verdict"]
 
 
 def compare(folder: str | Path, other: str | Path, out_csv: str | Path, out_md: str | Path) -> list[str]:
-    """Write the claims of the reproduction in `folder` beside those of the one in `other`; return a line a difference.
+    """Write the claims of two reproductions side by side, as CSV and Markdown; return a line for each that differs.
 
-    A claim differs if its verdict does, or if its intervals have no number in common. Raises ValueError if one of the
-    two has no claims, or claims of another version.
+    The reproductions are those in the folders `folder` and `other`. A claim differs if its verdict does, or if its
+    intervals have no number in common. Raises ValueError if one of the two has no claims, or claims of another version.
     """
     for each in (folder, other):
         if not Path(each, "parquet/claims.parquet").is_file():

@@ -23,13 +23,12 @@ from layernorm_roles.evidence.tables.readable import (
 )
 from layernorm_roles.evidence.tables.typography import MISSING, estimate, percent
 
-NO_MODEL = "This reproduction has no such model."
 SITES = {"before_norm": "before LayerNorm", "after_norm": "after LayerNorm"}
 WEIGHTS = {"initial": "untrained", "final": "trained"}
 """What readers call the checkpoints of a run."""
 
-FEWEST, SHOWN = 10, 20
-"""Table 3 lists the first SHOWN tokens of those that occur at least FEWEST times in the sentences."""
+LEAST_OCCURRENCES, SHOWN = 10, 20
+"""Table 3 lists the first SHOWN tokens of those that occur at least LEAST_OCCURRENCES times in the sentences."""
 
 
 def table_1(keys: pd.DataFrame) -> Readable:
@@ -46,7 +45,7 @@ def table_1(keys: pd.DataFrame) -> Readable:
         if len(exact):
             parts += [f"{model}: the keys where a norm scales them, with eps = 0 instead of the model's."]
             parts += [shares_by_layer(exact, "variant", LEGENDS)]
-    return Readable(frame, parts or [NO_MODEL])
+    return Readable(frame, parts)
 
 
 def table_2(keys: pd.DataFrame) -> Readable:
@@ -59,7 +58,7 @@ def table_2(keys: pd.DataFrame) -> Readable:
             f"{model} with LayerNorm: keys before it and after. {_contexts(keys, model, 'long')}",
             shares_by_layer(shown, "site", SITES, paper if model == PAPER_MODEL else None),
         ]
-    return Readable(frame, parts or [NO_MODEL])
+    return Readable(frame, parts)
 
 
 def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
@@ -69,7 +68,7 @@ def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
         columns = ["token", "occurrences", "initial_percent", "final_percent"]
         return Readable(pd.DataFrame(columns=columns), [])
     frame = language_model.token_shares(tokens)
-    often = frame[frame.occurrences >= FEWEST * model.layer.nunique() * model.seed.nunique()]
+    often = frame[frame.occurrences >= LEAST_OCCURRENCES * model.layer.nunique() * model.seed.nunique()]
     cells = {
         "token": lambda row: token_text(row.token),
         "occurrences × layers × seeds": "{.occurrences:,}",
@@ -125,7 +124,7 @@ def heads(keys: pd.DataFrame) -> Readable:
                     title = f"{model} ({size}): keys in the heads{name}, {words}. {_contexts(keys, model, 'long')}"
                     parts += [title, shares_by_layer(shown, "variant", LEGENDS)]
     frame = pd.concat(frames) if frames else language_model.unselectable_shares(in_heads).assign(causal=False)
-    return Readable(frame, parts or [NO_MODEL])
+    return Readable(frame, parts)
 
 
 def baselines(metrics: pd.DataFrame) -> Readable:
@@ -146,7 +145,7 @@ _BASELINES = {
 
 
 def _losses(columns: Mapping[str, str]) -> dict[str, Cell]:
-    """The cells of columns of losses with their intervals, where the rows have them."""
+    """How the cells of columns of losses are made, by heading: a mean in nats, with its interval if the row has one."""
     return {name: lambda row, of=column: _loss(row, of) for name, column in columns.items()}
 
 
@@ -170,7 +169,7 @@ def losses_by_rate(metrics: pd.DataFrame) -> Readable:
         "its best learning rate, in the longest training. A loss over runs of which some have learnt it and others "
         "have not is a mean of two humps."
     )
-    return Readable(frame, [grid(frame, cells, texts=2), note] if len(frame) else [])
+    return Readable(frame, [grid(frame, cells, texts=2), note])
 
 
 def pilot() -> Readable:
@@ -193,14 +192,13 @@ def shares_by_layer(
     column: str,
     names: Mapping[str, str],
     paper: Mapping[str, Sequence[float]] | None = None,
-) -> Part:
-    """A column for each layer; for each value of `column` a row before training, one after, and one of the paper.
+) -> pd.DataFrame:
+    """Shares of unselectable keys as a grid of texts with a column for each layer, before training and after it.
 
-    `shares` is the result of `unselectable_shares`, `names` what a reader calls the values, `paper` maps a value to
-    the per cent that the paper reports for each layer. The last column is of keys that are undecided, in all layers.
+    `shares` is the result of `unselectable_shares`; each value of `column` has a row before training and one after,
+    called by `names`. `paper` maps a value to the per cent that the paper reports for each layer, which have a row of
+    their own. The last column is of keys that are undecided, in all layers.
     """
-    if shares.empty:
-        return NO_MODEL
     rows = []
     for value, part in shares.groupby(column, sort=False):
         name = names.get(value, value)

@@ -22,29 +22,25 @@ _SETTING = {
 
 
 def convergence(metrics: pd.DataFrame) -> Readable:
-    """Steps until the test loss reaches each threshold, for every setting and variant."""
+    """Steps until the test loss reaches each threshold, for every setting and variant.
 
-    def median(row) -> str:
-        return f"{row.median_steps:,.0f}" if np.isfinite(row.median_steps) else MISSING
+    For readers, of experiments with one width and learning rate alone.
+    """
 
     def ratio(row) -> str:
         return estimate(row.ratio_to_layernorm, row.ratio_low or -np.inf, row.ratio_high, ".2f")
 
+    cells = {
+        **_SETTING,
+        "test loss": "{.test_loss:g}",
+        "reached it": "{0.reached} of {0.runs}",
+        "median steps": lambda row: f"{row.median_steps:,.0f}" if np.isfinite(row.median_steps) else MISSING,
+        "ratio to LayerNorm": ratio,
+        "pairs": "{.pairs}",
+    }
     frame = majority.convergence(majority.steps_to_reach(metrics))
     settings = frame.groupby("experiment")[["d_model", "base_learning_rate"]].transform("nunique")
-    single = grid(
-        frame[(settings == 1).all(axis=1)],
-        {
-            **_SETTING,
-            "test loss": "{.test_loss:g}",
-            "reached it": "{0.reached} of {0.runs}",
-            "median steps": median,
-            "ratio to LayerNorm": ratio,
-            "pairs": "{.pairs}",
-        },
-        texts=2,
-    )
-    return Readable(frame, [single])
+    return Readable(frame, [grid(frame[(settings == 1).all(axis=1)], cells, texts=2)])
 
 
 def rates(metrics: pd.DataFrame) -> Readable:
@@ -66,7 +62,7 @@ def rates(metrics: pd.DataFrame) -> Readable:
     }
     frame = majority.sweep(metrics, TEST_LOSS)
     frame = ordered(frame, "experiment", "d_model", "variant", "base_learning_rate")
-    return Readable(frame, [grid(frame, cells, texts=2)] if len(frame) else [])
+    return Readable(frame, [grid(frame, cells, texts=2)])
 
 
 def widths(metrics: pd.DataFrame) -> Readable:
@@ -83,7 +79,7 @@ def widths(metrics: pd.DataFrame) -> Readable:
     }
     several = metrics.groupby("experiment").d_model.transform("nunique") > 1
     frame = ordered(majority.costs(metrics[several]), "experiment", "d_model", "variant")
-    return Readable(frame, [grid(frame, cells, texts=2)] if len(frame) else [])
+    return Readable(frame, [grid(frame, cells, texts=2)])
 
 
 def size_and_projection(metrics: pd.DataFrame) -> Readable:
@@ -115,4 +111,4 @@ def size_and_projection(metrics: pd.DataFrame) -> Readable:
     frame = majority.effects_of_size_and_projection(metrics, TEST_LOSS)
     by = [*majority.SETTING, "quantity", "step"]
     parts = [part for _, part in frame.groupby(by, sort=False, dropna=False)]
-    return Readable(frame, [grid(parts, cells, texts=2)] if parts else [])
+    return Readable(frame, [grid(parts, cells, texts=2)])

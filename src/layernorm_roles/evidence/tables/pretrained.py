@@ -11,8 +11,6 @@ from layernorm_roles.evidence.tables.readable import Part, Readable, grid, layer
 from layernorm_roles.evidence.tables.typography import estimate, percent, typeset
 from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 
-NO_MODEL = "This reproduction has no pretrained model."
-
 SETS = {
     (ANY, AS_USED): ("any query", "as used"),
     (ANY, WITHOUT_NORM): ("any query", "without the norm"),
@@ -22,8 +20,8 @@ SETS = {
 }
 """What readers call the sets of queries and the kinds of keys, in the order of the rows."""
 
-FEWEST, SHOWN = 3, 10
-"""Of the tokens that occur in at least FEWEST contexts (or in all), the first and the last SHOWN are listed."""
+LEAST_CONTEXTS, SHOWN = 3, 10
+"""Of the tokens that occur in at least LEAST_CONTEXTS contexts (or in all), the first and last SHOWN are listed."""
 
 
 def ceilings(table: pd.DataFrame) -> Readable:
@@ -47,7 +45,7 @@ def ceilings(table: pd.DataFrame) -> Readable:
             tails = tails[tails.queries != ANY]
         names = {0.01: "1 %", 0.5: "50 %", 0.99: "99 %"}
         parts.append(_by_layer(tails, "quantile", names, "pairs", _attention))
-    return Readable(shares, parts or [NO_MODEL])
+    return Readable(shares, parts)
 
 
 def ceilings_by_token(table: pd.DataFrame) -> Readable:
@@ -63,7 +61,7 @@ def ceilings_by_token(table: pd.DataFrame) -> Readable:
         "most received": "{.received:.3f}",
     }
     for model, here in frame.groupby("model", sort=False):
-        often = here[here.contexts >= min(FEWEST, here.contexts.max())]
+        often = here[here.contexts >= min(LEAST_CONTEXTS, here.contexts.max())]
         least, most = often.head(SHOWN), often.iloc[SHOWN:].tail(SHOWN)
         parts += [
             f"{model}, layer {here.layer.iloc[0]}, where most keys cannot get half of a query's attention from any "
@@ -72,7 +70,7 @@ def ceilings_by_token(table: pd.DataFrame) -> Readable:
         ]
         if len(most):
             parts += ["And those whose keys can get most.", grid(most, cells)]
-    return Readable(frame, parts or [NO_MODEL])
+    return Readable(frame, parts)
 
 
 def cut_heads(keys: pd.DataFrame) -> Readable:
@@ -88,13 +86,16 @@ def cut_heads(keys: pd.DataFrame) -> Readable:
             f"{model}: {here.contexts.max()} contexts of {span(here.n_keys)} keys.",
             layered(["dimensions"], rows, ["undecided", "Gaussian keys"], texts=0),
         ]
-    return Readable(frame, parts or [NO_MODEL])
+    return Readable(frame, parts)
 
 
 def _by_layer(
     frame: pd.DataFrame, column: str, names: Mapping[float, str], heading: str, cell: Callable[..., str]
 ) -> pd.DataFrame:
-    """A row for each set of queries, kind of keys and value of `column`, and a column for each layer."""
+    """Numbers of pretrained models as a grid of texts with a column for each layer.
+
+    It has a row for each value of `column`, set of queries and kind of keys, in the order of `names` and of SETS.
+    """
     by_row = dict(list(frame.groupby([column, "queries", "normalised"])))
     rows = [
         ([name, *words], {row.layer: cell(row) for row in by_row[value, *kind].itertuples()}, [])
@@ -117,4 +118,4 @@ def _within(mean: float, row, write: Callable[[float], str], most: float) -> str
     """A mean with its interval over contexts, cut to 0..most; the mean alone where the ends look like it."""
     low, high = max(row.low, 0.0), min(row.high, most)
     alike = write(low) == write(mean) == write(high)
-    return write(mean) if pd.isna(row.low) or alike else estimate(mean, low, high, write)
+    return write(mean) if alike else estimate(mean, low, high, write)

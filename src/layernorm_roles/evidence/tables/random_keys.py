@@ -11,12 +11,12 @@ SHOWN = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
 
 def gaussian_law(law: pd.DataFrame) -> Readable:
     """From how many Gaussian keys on each share of them is unselectable, from the table gaussian_law."""
-    found = law.pivot(index="d", columns=["share", "causal"], values="n")
+    thresholds = law.pivot(index="d", columns=["share", "causal"], values="n")
     cells: dict[str, Cell] = {"d": "{.name}"}
-    for share, causal in sorted(found.columns, key=lambda column: (column[1], column[0])):
+    for share, causal in sorted(thresholds.columns, key=lambda column: (column[1], column[0])):
         name = f"{100 * share:g} %" + (", causal" if causal else "")
         cells[name] = lambda row, of=(share, causal): MISSING if pd.isna(row[of]) else f"{row[of]:,.0f}"
-    rows = [row for d, row in found.iterrows() if d in SHOWN]
+    rows = [row for d, row in thresholds.iterrows() if d in SHOWN]
     note = (
         "The smallest number of standard Gaussian keys in d dimensions of which the share is expected to be "
         "unselectable, exactly; causal: with the keys before it as a key's only rivals. No number: more than "

@@ -27,7 +27,7 @@ class Readable(NamedTuple):
     frame: pd.DataFrame
     """The rows for programs, in full precision, which are written as CSV."""
     parts: list[Part]
-    """Paragraphs, lists and grids for readers, above the note of shown.yaml; empty where there is nothing to show."""
+    """Paragraphs, lists and grids for readers, above the note of shown.yaml."""
 
 
 Cell = str | Callable[[Any], str]
@@ -48,9 +48,9 @@ def grid(rows: Iterable[Any] | pd.DataFrame, cells: Mapping[str, Cell], texts: i
 
 
 def _texts(rows: Sequence[Sequence[str]], columns: Sequence[str], texts: int) -> pd.DataFrame:
-    found = pd.DataFrame(rows, columns=columns, dtype=object)
-    found.attrs["texts"] = texts
-    return found
+    made = pd.DataFrame(rows, columns=columns, dtype=object)
+    made.attrs["texts"] = texts
+    return made
 
 
 LayeredRow = tuple[Sequence[str], Mapping[int, str], Sequence[str]]
@@ -82,8 +82,9 @@ def make(table: Table, frames: Mapping[str, pd.DataFrame]) -> Readable:
     """Make a table of the list in `shown` from data frames, given by the names of their Parquet tables."""
     module = import_module(f"layernorm_roles.evidence.tables.{table.group}")
     made = getattr(module, table.name)(*(frames[name] for name in table.inputs))
-    last = table.note if made.parts else table.none
-    return made._replace(parts=[*made.parts, *([last] if last else [])])
+    if made.frame.empty and table.none:
+        return made._replace(parts=[table.none])
+    return made._replace(parts=[*made.parts, *([table.note] if table.note else [])])
 
 
 def write(readable: Readable, *paths: str | Path) -> None:

@@ -98,7 +98,7 @@ def typeset(text: str) -> str:
     >>> typeset("LayerNorm's share is -2.5 % [-3e-05, n - 1]")
     'LayerNorm’s share is −2.5\\xa0% [−3\\xa0×\\xa010⁻⁵, n\\xa0−\\xa01]'
     """
-    text = re.sub(r"(?<![\w.])(\d+(?:\.\d+)?)e([+-]\d+)", lambda found: _power_of_ten(*found.groups()), text)
+    text = re.sub(r"(?<![\w.])(\d+(?:\.\d+)?)e([+-]\d+)", lambda match: _power_of_ten(*match.groups()), text)
     text = text.replace("'", "’").replace(" %", "\u00a0%").replace(" - ", "\u00a0−\u00a0")
     return re.sub(r"(?<![\w-])-(?=\d)", "−", text)
 
