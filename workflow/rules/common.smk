@@ -95,7 +95,7 @@ def no_target(wildcards):
 
 
 def shown(exhibits, *names):
-    """Yield the outputs of a rule that draws: the files of the groups of figures and tables `names`, or of all groups.
+    """Yield the files of the groups of figures and tables `names`, or of all groups, as outputs for a rule.
 
     `snakemake --report` shows each PNG with its caption.
     """

@@ -15,14 +15,13 @@ import pandas as pd
 from layernorm_roles import store
 from layernorm_roles.evidence.analysis.estimate import holm
 from layernorm_roles.evidence.claims import preregistration
-from layernorm_roles.evidence.claims.claim import Claim
-from layernorm_roles.evidence.claims.claim import claims as _claims
+from layernorm_roles.evidence.claims.claim import Claim, claims
 from layernorm_roles.evidence.claims.comparison import Tables
 from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
 from layernorm_roles.provenance import joined
 from layernorm_roles.schemas import SCHEMAS
 
-CLAIMS: tuple[Claim, ...] = tuple(_claims())
+CLAIMS: tuple[Claim, ...] = tuple(claims())
 """All claims, in the order of the page."""
 
 _BESIDE = ("random_keys_precision", "language_model_attention")
