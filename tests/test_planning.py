@@ -157,3 +157,13 @@ def test_each_stage_has_its_device(monkeypatch):
     assert (found.devices["majority"].device, found.gpus("majority")) == ("cpu", 0)
     assert (found.devices["language_model"].device, found.gpus("language_model")) == ("cuda", 1)
     assert yaml.safe_load((PRESETS / "paper.yaml").read_text(encoding="utf-8"))["device"] == "auto"
+
+
+def test_results_without_verdicts_are_nothing_to_compare_with(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for file in ("done/settings.json", "done/parquet/claims.parquet", "begun/settings.json"):
+        (tmp_path / "results" / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "results" / file).touch()
+    assert exhibits.to_compare("done", "mine") == "results/done"
+    with pytest.raises(ValueError, match=r"against = 'begun': expected another finished .*: done$"):
+        exhibits.to_compare("begun", "mine")

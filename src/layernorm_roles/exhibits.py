@@ -161,12 +161,13 @@ def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
 def to_compare(name: Any, own: str) -> str:
     """The folder of the results with which results/<own>/ is to be compared: results/<name>/, or the path `name`.
 
-    Raises ValueError if there are no results, or if they are those in results/<own>/.
+    Raises ValueError if there are no results, or none with verdicts, or if they are those in results/<own>/.
     """
     name = str(name)
-    finished = sorted(path.parent.name for path in Path("results").glob("*/settings.json"))
+    finished = sorted(path.parents[1].name for path in Path("results").glob("*/parquet/claims.parquet"))
     folder = Path(name) if "/" in name else Path("results") / name
-    if not (folder / "settings.json").is_file() or folder.resolve() == Path("results", own).resolve():
+    lacking = [each for each in ("settings.json", "parquet/claims.parquet") if not (folder / each).is_file()]
+    if lacking or folder.resolve() == Path("results", own).resolve():
         known = ", ".join(each for each in finished if each != own) or "none is there"
         raise ValueError(
             f"against = {name!r}: expected another finished reproduction, by its path or in results/: {known}"

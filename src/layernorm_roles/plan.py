@@ -27,6 +27,9 @@ FOLDER, ORIGIN = "plan", "origin"
 UNCHECKED = (FOLDER, ORIGIN, "logs", "benchmarks")
 """Names of the folders in results/<name>/ whose files have no checksum."""
 
+RESULTS = ("data", "runs", "parquet")
+"""Folders of a reproduction of which at least one is there once its first job has begun."""
+
 LONG_AGO = (1, 1)
 """Times of last access and last change of a file that counts as old, in seconds since 1970; Snakemake ignores a 0."""
 
@@ -117,6 +120,11 @@ def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
         raise ValueError(
             f"{path} or its copy in {ORIGIN}/: {error.strerror}: expected files of your own, on a disk with space"
         ) from None
+
+
+def begun(folder: str | Path) -> bool:
+    """Whether a job of the reproduction in `folder`, which is results/<name>/, has begun."""
+    return any(Path(folder, each).exists() for each in RESULTS)
 
 
 def undone(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> list[str]:

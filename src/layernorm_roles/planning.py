@@ -52,9 +52,7 @@ def refuse_read_only(folder: str | Path, snakefile: str | Path) -> None:
 
     Paths are relative to the working folder. The message says how to start `snakefile` from another working folder.
     """
-    inside = [
-        Path(folder, name) for name in ("data", "runs", "parquet", "figures", "tables", *plan.UNCHECKED)
-    ]
+    inside = [Path(folder, name) for name in (*plan.RESULTS, "figures", "tables", *plan.UNCHECKED)]
     for wanted in (Path(".snakemake"), Path(folder), *inside):
         there = next(place for place in (wanted, *wanted.parents) if os.path.lexists(place))
         if not there.is_dir():

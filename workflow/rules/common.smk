@@ -121,7 +121,7 @@ wildcard_constraints:
 
 # When a reproduction begins, it is written down how its claims will be judged.
 onstart:
-    if not any(Path(RUN, beginning).exists() for beginning in ("data", "runs", "parquet")):
+    if not plan.begun(RUN):
         from layernorm_roles.evidence.claims import (
             CLAIMS,
             preregistration,

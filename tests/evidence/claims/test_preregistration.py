@@ -7,7 +7,7 @@ import worlds
 from judging import CLAIMS, PROVENANCE
 from kept import KEPT, TABLES
 
-from layernorm_roles import files, store
+from layernorm_roles import files, plan, store
 from layernorm_roles.evidence import claims
 from layernorm_roles.evidence.claims import preregistration
 
@@ -101,7 +101,7 @@ def test_the_settings_behind_a_table_count_for_every_claim_that_reads_it(section
     )
 
 
-@pytest.mark.parametrize("results", preregistration.RESULTS)
+@pytest.mark.parametrize("results", plan.RESULTS)
 def test_no_rules_are_written_beside_results(tmp_path, results):
     (tmp_path / results).mkdir()
     write(tmp_path / "rules.json", SETTINGS, "c0ffee")

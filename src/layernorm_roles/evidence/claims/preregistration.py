@@ -13,12 +13,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from layernorm_roles import files
+from layernorm_roles import files, plan
 from layernorm_roles.catalogue import settings_behind
 from layernorm_roles.evidence.claims.claim import Claim
-
-RESULTS = ("data", "runs", "parquet")
-"""Folders of a reproduction of which one is there once its first job has begun."""
 
 NOT_OF_THE_RUNS = {"seeds_per_job", "in_one_job", "runs_per_job", "checkpoint_every"}
 """Keys of the settings that are no part of a rule: they say how runs are shared out to jobs and saved."""
@@ -69,7 +66,7 @@ def write_rules(path: str | Path, claims: Iterable[Claim], settings: Mapping[str
 
     Where results have been made since, the file that is there, or that there is none, stays as it is.
     """
-    if not any(Path(path).with_name(folder).exists() for folder in RESULTS):
+    if not plan.begun(Path(path).parent):
         rules = Rules(commit, rule_hashes(claims, settings))
         files.write_text(path, json.dumps(rules._asdict(), indent=1, sort_keys=True) + "\n")
 
