@@ -112,7 +112,7 @@ def _panel(axes: Axes, runs: pd.DataFrame, column: str, looks: style.Looks) -> N
 
 def _mark_paper(axes: Axes, runs: pd.DataFrame, column: str) -> None:
     """Mark what the paper reports of the runs' column, up to their last step."""
-    for variant in {*PAPER_PROJECTION} & {*runs.variant}:
+    for variant in (name for name in PAPER_PROJECTION if (runs.variant == name).any()):
         look = REPORTED | {"mec": BUILT_IN[variant].colour, "zorder": 5, "clip_on": False}
         for step, value in reported()["majority"][variant].get(column, {}).items():
             if step <= runs.step.max():
