@@ -116,6 +116,9 @@ def test_missing_and_damaged_weights_are_named(saved, tmp_path):
     tensors[name][0, 0] = torch.nan
     save_file(tensors, file, {"format": "pt"})
     refused(f"{name} has weights that are not finite")
+    for dtype in ("int8", "bool", "complex64"):
+        save_file(tensors | {name: np.nan_to_num(tensors[name]).astype(dtype)}, file, {"format": "pt"})
+        refused(f"{name} is of type .*: expected floating-point weights")
     del tensors[name]
     save_file(tensors, file, {"format": "pt"})
     refused(f"1 weights are missing, .* {name}")

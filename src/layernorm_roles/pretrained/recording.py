@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
+from safetensors import safe_open
 from torch import Tensor, nn
 
 from layernorm_roles.heads.layer import Layer, LearnedNorm, Rotation
@@ -134,6 +135,8 @@ def load(files: ModelFiles) -> RecordingModel:
             f"{files.folder}/config.json: quantization_config = {network.config.quantization_config}: expected a "
             "method that transformers knows, since codes would be taken for weights"
         )
+    if not (hasattr(network.config, "quantization_config") or files.gguf):
+        _refuse_weights_that_are_no_floats(files, tuple(name for name, _ in network.named_parameters()))
     if bad := [name for name, weights in network.named_parameters() if not weights.isfinite().all()]:
         raise ValueError(f"{files.folder}: {bad[0]} has weights that are not finite")
     if getattr(network.config, "is_encoder_decoder", False):
@@ -143,6 +146,19 @@ def load(files: ModelFiles) -> RecordingModel:
     if layers is not None and layers < 1:
         raise ValueError(f"{files.folder}: expected a model with layers")
     return RecordingModel(network)
+
+
+def _refuse_weights_that_are_no_floats(files: ModelFiles, names: tuple[str, ...]) -> None:
+    """Raise ValueError if a tensor of the parameters `names` holds integers, truth values or complex numbers.
+
+    transformers turns them into floating-point numbers, without a word. Tensors that are no parameters may hold them.
+    """
+    for path in files.weights:
+        with safe_open(path, "np") as tensors:
+            for key in tensors.keys():
+                dtype = tensors.get_slice(key).get_dtype()
+                if key.endswith(names) and not dtype.startswith(("F", "BF")):
+                    raise ValueError(f"{path}: {key} is of type {dtype}: expected floating-point weights")
 
 
 @dataclass
