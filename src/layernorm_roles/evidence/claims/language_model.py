@@ -55,7 +55,7 @@ PER_CENT, POINTS, NATS = " %", " points", " nats"
 
 
 def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()) -> Measured:
-    """Return a loss of a language model at the end, in nats per token: a row a seed, a column a variant and a baseline.
+    """Return a final loss of a language model in nats per token: a row a seed, a column a variant and a baseline.
 
     The baselines are the model without attention, of equal seeds or, for a model of BASELINES, in the mean, and the
     frequencies of tokens (`UNIGRAM`). Beside them stand the losses before training. Untestable if one of `variants` is
@@ -79,7 +79,8 @@ def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()
 
 
 def at_the_largest_gap(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return the validation losses by variant at the step at which projection minus layernorm has its largest mean."""
+    """Return the validation losses by seed and variant (nats) at the step where projection minus layernorm is
+    largest."""
     own = tables[LOSSES][tables[LOSSES].model == model]
     wide = own.pivot(index=["step", "seed"], columns="variant", values="valid_loss")
     step = int((wide.projection - wide.layernorm).groupby("step").mean().idxmax())
@@ -87,15 +88,15 @@ def at_the_largest_gap(tables: Tables, model: str, variants: Sequence[str]) -> M
 
 
 def size_and_scaling(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return what a small input of attention, and leaving scaling out, add to the final validation loss, by seed."""
+    """Return, by seed, what a small attention input, and leaving scaling out, add to the final loss (nats)."""
     frame = losses("valid_loss", tables, model, [*chain(*models.SIZE_AND_SCALING)]).frame
     return Measured(two_by_two(-frame, *models.SIZE_AND_SCALING, "scaling"))
 
 
 def of_attention(column: str, tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return a column of language_model_attention, of whole models at the end, in nats per token, by seed and variant.
+    """Return a measurement on attention of whole models after training, in nats per token, by seed and variant.
 
-    Variants of a single seed are left out.
+    `column` is one of table language_model_attention. Variants of a single seed are left out.
     """
     table = tables.get("language_model_attention")
     if table is None or not (table.model == model).any():
@@ -124,7 +125,7 @@ def baselines(tables: Tables, model: str, variant: str) -> Iterator[Comparison]:
 def gated(
     outcome: Outcome, tables: Tables, model: str, keys_of: Sequence[str] = (), losses_of: Sequence[str] = ()
 ) -> Outcome:
-    """Return the outcome of a test without a verdict unless the trained models are clearly better than both baselines.
+    """Return `outcome`, without a verdict unless the trained models are clearly better than both baselines.
 
     That must be so of all variants `keys_of` whose keys were looked at, and of one at least of those whose losses were
     compared, `losses_of`.
@@ -142,7 +143,7 @@ def gated(
 
 
 def scale_of_attention(tables: Tables, model: str) -> models.Attention:
-    """Return what attention is worth in a language model; raise Untestable where that is not known, or nothing."""
+    """Return by how much attention lowers a model's loss; raise Untestable where that is not known, or nothing."""
     scale = models.attention(tables[LOSSES], model)
     if not scale.worth > 0:
         known = "is worth nothing" if pd.notna(scale.worth) else "is not known to be worth anything"
@@ -199,7 +200,7 @@ def _largest_rates(runs: pd.DataFrame) -> Iterator[Comparison]:
 
 
 def steps_to_attention(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return the steps until runs are the share TRAINS of the way from the loss without attention to LayerNorm's."""
+    """Return the steps until runs have the share TRAINS of what attention is worth to LayerNorm (validation loss)."""
     loss = scale_of_attention(tables, model).learnt(rules.TRAINS)
     own = tables[LOSSES][tables[LOSSES].model == model]
     run = ["variant", "seed", "base_learning_rate"]
@@ -224,10 +225,10 @@ CAUSAL, GAUSSIAN = " causal", "Gaussian keys, "
 def of_place(
     tables: Tables, model: str, variant: str, site: str, texts: str
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The rows of key_selectability on a variant's keys at a site: "" with those after training, and BEFORE_TRAINING
-    with those before, if there are any. Untestable if there are none after training.
+    """Yield rows on a variant's keys at a site: with "" after training, with BEFORE_TRAINING before it, if any.
 
     The rivals of a key are all keys of its context, as in the paper; at a site that ends in CAUSAL, the keys before it.
+    Untestable if there are no rows after training. Rows are those of key_selectability.
     """
     keys = tables[KEYS]
     keys = keys[(keys.model == model) & (keys.texts == texts) & (keys.variant == variant)]
@@ -268,7 +269,7 @@ def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str])
 
 
 def with_unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, for each seed, the per cent of sentences with an unselectable key at the input of some attention."""
+    """Return, by seed, the per cent of sentences with an unselectable key at the input of some attention."""
     percents = {}
     for variant in columns:
         for before, rows in of_place(tables, model, variant, "after_norm", "sentences"):
@@ -332,7 +333,7 @@ def _among_keys_before(tables: Tables, widths: dict[int, str]) -> Iterator[Compa
 
 
 def of_width(d: int, heads: Measured, column: str, zero: float) -> Comparison:
-    """Compare the unselectable keys of heads with Gaussian keys': at least half as many are asked, and at most twice.
+    """Compare the unselectable keys of heads with Gaussian keys': at least half as many, at most twice as many.
 
     Where Gaussian keys have at most `zero` per cent there is no least number, and `zero` is the most in any case.
     Undecided keys count as unselectable where it is asked whether there are too many.
