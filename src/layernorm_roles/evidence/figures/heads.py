@@ -44,13 +44,13 @@ GREY_POINTS = [
     {"label": name, "color": style.GREY, **look}
     for name, look in zip(("untrained", "trained"), POINTS.values(), strict=True)
 ]
-"""The legend's entries of the shares before training and after it."""
+"""Entries of a legend for shares of unselectable keys before training and after it."""
 
 SIDES = dict(zip(CHECKPOINTS, (-1, 1), strict=True))
 """On which side of a place on the axis the points of a checkpoint stand: untrained left of it, trained right."""
 
 IN_HEADS = {*PAPER_SCALING, QUERY_KEY_VARIANT}
-"""Of the built-in variants those that `heads` draws."""
+"""The built-in variants that the figure `heads` shows."""
 
 
 def heads(keys: pd.DataFrame) -> Figure:

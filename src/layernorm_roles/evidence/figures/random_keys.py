@@ -21,7 +21,7 @@ CONTEXTS = (1e3, 1e6)
 """Numbers of keys in the contexts of today's models, about; drawn as a band."""
 
 HEADS = (2, 8, 16, 24, 32, 48, 64)
-"""Dimensions of a key that have a tick: of heads that readers know, and some between."""
+"""Dimensions of a key that have a tick on the axis: those of well-known models' heads, and some between."""
 
 
 def share(cells: pd.DataFrame, norm: str) -> Figure:

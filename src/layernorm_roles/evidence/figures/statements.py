@@ -18,10 +18,10 @@ PLACEMENTS = {"inside": "#332288", "outside": "#CC79A7"}
 """Colour of each place of eps: inside the root as in torch, or outside it."""
 
 STAGES = dict(x="inputs x", f="projection f", g="scaling g to length $\\sqrt{3}$", h="gain and bias h")
-"""Title of each stage of the cloud."""
+"""Panel titles for the steps of LayerNorm, h(g(f(x))), that a cloud of points in three dimensions goes through."""
 
 CLOUD_LIMIT = 3.2
-"""Half the side of the box around the cloud."""
+"""Half the side of the box around the cloud of points in three dimensions."""
 
 power = LogFormatterSciNotation()
 """Writes an eps as matplotlib writes the ticks of a logarithmic axis."""
@@ -140,7 +140,7 @@ PLACES = {
     "post": {"label": "post-norm", "color": "#D55E00"},
     "none": {"label": "no LayerNorm", "color": "#555555"},
 }
-"""Look of each place of the LayerNorm."""
+"""Looks of networks by where their LayerNorms stand: before each part, after it, or nowhere."""
 
 RESIDUAL = {
     True: {"label": "with residual connections", "ls": "-", "marker": "o", "ms": 2.5},
@@ -204,7 +204,7 @@ NORMS = {
     "layernorm": {"label": "LayerNorm", "color": "#0072B2", "marker": "o", "ms": 3},
     "batchnorm": {"label": "BatchNorm", "color": "#D55E00", "marker": "o", "ms": 3},
 }
-"""Look of each norm."""
+"""Looks of LayerNorm and BatchNorm, by their names in table batch_dependence."""
 
 
 def batch_dependence(table: pd.DataFrame) -> Figure:
@@ -234,7 +234,7 @@ DIVIDED = {
     False: {"label": "not divided", "color": "#D55E00", "marker": "o", "ms": 3},
     True: {"label": "divided by $\\sqrt{d_k}$", "color": "#0072B2", "marker": "o", "ms": 3},
 }
-"""Look of scores without and with the division."""
+"""Looks of attention scores that are not divided by sqrt(d_k), and of those that are."""
 
 SCORES = {
     "score_std": ("scores", "standard deviation"),

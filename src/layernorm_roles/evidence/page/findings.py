@@ -20,16 +20,16 @@ TEXT = yaml.safe_load((Path(__file__).parent / "findings.yaml").read_text(encodi
 """The text of the findings, as findings.yaml has it."""
 
 FIGURES = tuple(section["figure"] for section in TEXT["sections"] if "figure" in section)
-"""Names of the figures on the page."""
+"""Names of the figures on the page findings.html."""
 
 _NUMBER = re.compile(r"\{(\w+)(\.control|\.value|\.p)?\}")
 
 
 def sections(claims: Mapping[str, Judged]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The sections of findings.html, from the judged claims by name, and the titles of what they do not decide.
+    """Return the sections of findings.html, from the judged claims by name, and the titles of what stays undecided.
 
     A section is its entry in findings.yaml with the verdict on its claim, the headline for that verdict, and the
-    sentences that are true of it. What a reproduction leaves open and the kept run decides is in `by_kept_run` alone.
+    sentences that are true of it. What a reproduction leaves open and the kept one decides is in `by_kept_run` alone.
     """
     decided, undecided, elsewhere = [], [], {claim for _, claim, _ in by_kept_run(claims)}
     for entry in TEXT["sections"]:
@@ -43,7 +43,7 @@ def sections(claims: Mapping[str, Judged]) -> tuple[list[dict[str, Any]], list[s
 
 
 def by_kept_run(claims: Mapping[str, Judged]) -> list[tuple[str, str, Judged]]:
-    """What the kept run found of claims that a reproduction leaves open: headline, claim and kept verdict."""
+    """What the kept reproduction found of claims that this one leaves open: headline, claim and kept verdict."""
     kept = [(entry, claims[entry["claim"]].kept) for entry in TEXT["sections"] if entry["claim"] in claims]
     return [
         (entry["headlines"][judged.row.verdict], entry["claim"], judged)
@@ -53,9 +53,9 @@ def by_kept_run(claims: Mapping[str, Judged]) -> list[tuple[str, str, Judged]]:
 
 
 def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
-    """The effects of findings.yaml as a table of texts: both comparisons, that at best rates, and the verdict.
+    """Return main effects as a table of texts: the paper's comparison, the isolating one, that at best rates, verdict.
 
-    Of what was not run, the numbers are those of the kept run, which they name.
+    The effects are those of findings.yaml. Of what was not run, the kept reproduction's numbers stand there, marked.
     """
 
     def measured(claim: str | None) -> str:
@@ -79,7 +79,7 @@ def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
 
 
 def markdown(claims: Mapping[str, Judged]) -> str:
-    """The findings for the README, a Markdown list: those whose claims have the verdicts that they are for."""
+    """Return the README's findings as a Markdown list: the sentences that the verdicts on their claims make true."""
     return "".join(f"- {sentence}\n" for sentence in _sentences(TEXT["readme"], claims))
 
 

@@ -6,7 +6,7 @@ from layernorm_roles.evidence.tables.readable import Cell, Readable, grid
 from layernorm_roles.evidence.tables.typography import MISSING
 
 SHOWN = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
-"""The dimensions that the table for readers has; the CSV file has all."""
+"""Dimensions of keys that the Markdown table of the law of widths has; its CSV file has all."""
 
 
 def gaussian_law(law: pd.DataFrame) -> Readable:

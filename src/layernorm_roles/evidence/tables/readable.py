@@ -18,7 +18,7 @@ SPLIT_CHARACTER = "□"
 """The sign that stands for a character whose bytes belong to several tokens."""
 
 Part = str | list[str] | pd.DataFrame
-"""A paragraph; a list of sentences; or a grid of texts, see `grid`."""
+"""A piece of a readable table: a paragraph, a list of sentences, or a grid of texts that `grid` makes."""
 
 
 class Readable(NamedTuple):
@@ -34,11 +34,11 @@ Cell = str | Callable[[Any], str]
 """How a cell is made from a row: by a function, or by a format such as "{.steps:,}" or "{0.low} to {0.high}"."""
 
 NORM = {"norm": lambda row: label(row.variant)}
-"""The column of the variants of the norm, as the legends of figures name them."""
+"""A column for `grid`: the variant of the norm in each row, as the legends of figures name it."""
 
 
 def grid(rows: Iterable[Any] | pd.DataFrame, cells: Mapping[str, Cell], texts: int = 1) -> pd.DataFrame:
-    """A table of texts: a row for each of `rows`, a column for each of `cells` under its name.
+    """Return a table of texts: a row for each of `rows`, and a column, named and made by `cells`, for each of these.
 
     The first `texts` columns are aligned to the left, the others, which have numbers, to the right.
     """
@@ -68,7 +68,7 @@ def layered(
 
 
 def ordered(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    """The rows sorted by `columns`, variants in the order of the legends; rows that are equal there stay in place."""
+    """Return `frame` sorted by `columns`, variants in the order of the legends; equal rows keep their order."""
     order = legend_order(frame.variant)
     return frame.sort_values(
         [*columns],
@@ -79,7 +79,7 @@ def ordered(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
 
 
 def make(table: Table, frames: Mapping[str, pd.DataFrame]) -> Readable:
-    """Make a table of the list in `shown` from data frames, given by the names of their Parquet tables."""
+    """Make a readable table that shown.yaml lists from data frames, given by the names of their Parquet tables."""
     module = import_module(f"layernorm_roles.evidence.tables.{table.group}")
     made = getattr(module, table.name)(*(frames[name] for name in table.inputs))
     if made.frame.empty and table.none:

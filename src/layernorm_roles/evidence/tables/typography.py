@@ -27,7 +27,7 @@ def number(value: float) -> str:
 
 
 MISSING = "–"
-"""What a cell without a value shows."""
+"""What a cell of a table shows if it has no value."""
 
 
 def percent(value: float | int) -> str:
@@ -65,7 +65,7 @@ def interval(low: float, high: float) -> str:
 
 
 def with_unit(value: float, unit: str) -> str:
-    """A number followed by its unit, which brings the space before it along if there is one; empty for NaN."""
+    """Return a number as text with its unit, before which there is a space if the unit has one; empty for NaN."""
     return number(value) + typeset(unit) if pd.notna(value) else ""
 
 
@@ -93,7 +93,7 @@ def duration(minutes: float) -> str:
 
 
 def typeset(text: str) -> str:
-    """Minus signs, powers of ten, apostrophes, and no line break inside a difference or before a per cent sign.
+    """Return `text` with true minus signs, powers of ten and apostrophes; differences and per cents do not break.
 
     >>> typeset("LayerNorm's share is -2.5 % [-3e-05, n - 1]")
     'LayerNorm’s share is −2.5\\xa0% [−3\\xa0×\\xa010⁻⁵, n\\xa0−\\xa01]'
