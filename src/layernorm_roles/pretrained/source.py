@@ -21,7 +21,7 @@ class ModelFiles:
     folder: Path
     """The folder with config.json and the tokenizer; of a GGUF file, which holds both, the folder that it is in."""
     weights: tuple[Path, ...]
-    """model.safetensors, or the shards that its index names, in the order of their names, or a GGUF file."""
+    """The files with weights: model.safetensors, or the shards that its index names, by name, or a GGUF file."""
 
     @property
     def gguf(self) -> str | None:

@@ -73,7 +73,7 @@ class MajorityData(Section):
         return self.sequences // self.labellings + 1
 
     def of_data(self) -> dict[str, Any]:
-        """The values of the fields of `MajorityData` alone, as JSON values by field name."""
+        """The settings from which the sequences are drawn, without those of training, as JSON values by name."""
         return self.model_dump(mode="json", include={*MajorityData.model_fields})
 
 
@@ -102,7 +102,7 @@ class MajorityTraining(MajorityData):
         return self
 
     def of_training(self) -> dict[str, Any]:
-        """The values of the fields of `MajorityTraining`, those of `MajorityData` included, by field name."""
+        """The settings of a training and of its data, without variant, seed, d_model and learning rate, as JSON."""
         return self.model_dump(mode="json", include={*MajorityTraining.model_fields})
 
 

@@ -49,7 +49,7 @@ class Scaled(Section):
     """A built-in norm whose output is multiplied by a constant."""
 
     like: Literal[_BEFORE_ATTENTION]
-    """Name of the built-in norm."""
+    """Name of the built-in norm whose output is multiplied."""
     factor: Annotated[Real, Field(gt=0, le=1e6)]
     """Number that multiplies the norm's output; where a gain or scalar is learnt, its value before training."""
     part: Literal["both", "queries_keys", "values"] = "both"

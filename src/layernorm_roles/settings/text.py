@@ -92,7 +92,7 @@ class Contexts(Section):
     longest: Number
     """Largest number of tokens that a context may have."""
     contexts: Number
-    """Number of contexts."""
+    """Number of contexts on which models are tested."""
 
     @model_validator(mode="after")
     def _lengths_are_ordered(self):
@@ -125,5 +125,5 @@ class Text(Section):
 
     @property
     def entries(self) -> int:
-        """The vocabulary size of the text's tokenizer."""
+        """The vocabulary size of the text's tokenizer: that of GPT-2's, or `vocabulary`."""
         return GPT2_ENTRIES if self.tokenizer == "gpt2" else self.vocabulary

@@ -27,7 +27,7 @@ from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import Fusion
 
 ARRANGEMENTS = ("plain", "residual", "norm", "residual_norm")
-"""What stands between W_O and W_1, see the module's docstring."""
+"""What may stand between attention's W_O and the feed-forward part's W_1: nothing, the residual, LayerNorm, both."""
 EXPANSION = 4
 """Hidden units of the feed-forward part of a random block, relative to d."""
 TOKENS_PER_INPUT = 16

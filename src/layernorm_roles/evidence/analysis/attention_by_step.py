@@ -53,8 +53,7 @@ FAMILIES = {(True, True): "layernorm", (True, False): "projection", (False, True
 
 
 def dose(variant: str, norms: Mapping[str, Any], d_model: int = 1) -> Dose | None:
-    """Return a variant as a multiple of layernorm, projection or scale for vectors of size `d_model`; None if it is
-    none.
+    """Return a variant as a multiple of a built-in norm, for vectors of size `d_model`; None if it is none.
 
     `norms` are those of the settings, among which the variant may be. Without `d_model` a division by d is left out.
     None is returned for norms that learn, for variants with two norms, and for classes of a user's own.

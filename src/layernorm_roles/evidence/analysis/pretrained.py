@@ -19,13 +19,13 @@ _PLACE = ["model", "queries", "normalised", "layer"]
 
 
 def number_below(ceilings: pd.DataFrame, threshold: float, bound: str = "upper") -> pd.Series:
-    """Return, by row of a table of ceilings, how many pairs of a key and a head have a bound below `threshold`."""
+    """Return, by row of a table of attention ceilings, how many (key, head) pairs have a bound below `threshold`."""
     counts = ceilings[f"{bound}_below"].map(lambda counts: counts[CEILING_SHARES.index(threshold)])
     return counts.astype(float)
 
 
 def by_layer(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a table of ceilings that are about one layer, without those about all layers together."""
+    """Return the rows of a table of attention ceilings that are about one layer, without those about all layers."""
     return ceilings[ceilings.layer.notna()].astype({"layer": int})
 
 

@@ -82,7 +82,7 @@ class Claim(BaseModel):
     rule: str
     """In words, when the claim counts as reproduced, or when the statement holds."""
     primary: bool = False
-    """Whether the claim is one of about ten that were named before the runs, whose p-values Holm's correction joins."""
+    """Whether the claim is one of about ten named before the runs, whose p-values are corrected together."""
     of: str | None = None
     """The experiment of the majority task, or the model, that the claim is about; None if it is about whole tables."""
     also: tuple[str, ...] = ()
@@ -108,8 +108,7 @@ class Claim(BaseModel):
     target: Literal["majority", "random_keys", "language_model", "pretrained", "statements"]
     """What to ask Snakemake for, such as `majority`, to make all tables that the claim's test reads."""
     numbers: dict[str, Any]
-    """The numbers of the claim's rule: its test as the YAML file has it, and the values of all that texts or test
-    name."""
+    """The numbers of the claim's rule: the test as in the YAML file, and all thresholds and effects that it names."""
 
     @model_validator(mode="before")
     @classmethod

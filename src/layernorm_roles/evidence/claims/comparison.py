@@ -49,7 +49,7 @@ class Question(NamedTuple):
     words: str
     """What the report writes after the word "asked", with {} in place of the number."""
     find: Callable[[Estimate, Estimate, float], Finding]
-    """From the estimate, the one that counts the cases left open by proofs, and the number, to the finding."""
+    """The finding, as a function of the estimate, of its worst case by what proofs leave open, and of the number."""
     difference: bool = False
     """Whether only a difference from 0 can meet the question, so that a p-value of no difference belongs to it."""
     share: float = 1.0

@@ -47,9 +47,9 @@ def geometry(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
 
 
 def radius(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return, over sqrt(n), by how much the radius of LayerNorm's outputs is off, with eps inside the root and outside.
+    """Return differences of the radius of LayerNorm's outputs from sqrt(n), over sqrt(n), by the place of eps.
 
-    Away from the origin means inputs whose root mean square is at least CLOSE.
+    Away from the origin means inputs whose root mean square is at least CLOSE; eps is inside the root or outside it.
     """
     rows = tables["geometry"].query("quantity == 'radius_mean'")
     rows = rows[rows.eps == rows.eps.max()]
@@ -102,8 +102,7 @@ def final_loss_gap(tables: Tables, _: str | None, columns: Sequence[str]) -> Mea
 
 
 def first_gradient_change(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return by how many decades the first layer's gradient changes from the shallowest to the deepest untrained
-    networks.
+    """Return by how many decades the first layer's gradient changes from shallowest to deepest untrained networks.
 
     Negative where gradients vanish with depth, positive where they explode, infinite where they leave the range of
     float32.

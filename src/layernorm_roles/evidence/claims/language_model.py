@@ -79,8 +79,7 @@ def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()
 
 
 def at_the_largest_gap(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return the validation losses by seed and variant (nats) at the step where projection minus layernorm is
-    largest."""
+    """Return validation losses by seed and variant (nats) at the step where projection minus layernorm is largest."""
     own = tables[LOSSES][tables[LOSSES].model == model]
     wide = own.pivot(index=["step", "seed"], columns="variant", values="valid_loss")
     step = int((wide.projection - wide.layernorm).groupby("step").mean().idxmax())
@@ -372,4 +371,4 @@ QUANTITIES = {
     "sentences": Quantity(with_unselectable, PER_CENT),
 }
 TESTS = {"stability": stability, "head_widths": head_widths}
-"""The functions that entries of language_model.yaml name under `test`."""
+"""Functions that test claims about language models, by the name under `test` in language_model.yaml."""

@@ -267,7 +267,7 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
 
 
 def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
-    """Return by how many points of accuracy scaling alone is better in the end, by width, than two projections."""
+    """Return, by seed, scaling's final accuracy minus LayerNorm's and projected_qk's, in points, by width."""
     compared = ("layernorm", "scale", "projected_qk")
     metrics = of_experiment(tables[METRICS], experiment, *compared, single=["base_learning_rate"])
     accuracies = {int(d): final_accuracy(part) for d, part in metrics.groupby("d_model")}
@@ -303,7 +303,7 @@ def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str])
 
 
 TESTS = {"parallel": parallel, "on_a_plane": on_a_plane}
-"""The functions that entries of projection.yaml name under `test`."""
+"""Functions that test claims about the majority task, by the name under `test` in projection.yaml."""
 
 _STEPS, _ACCURACY = f"steps to test loss {rules.TEST_LOSS}", "test accuracy at the last step"
 _EQUAL, _DEVIATION = "steps until attention is equal for good", "standard deviation of the attention scores"

@@ -62,8 +62,7 @@ class Measured:
         return columns
 
     def estimate(self, *names: str, less: tuple[float, str, str] | None = None) -> Known:
-        """Return the mean over rows of a column or of a difference of two, less a multiple of the difference of two
-        others.
+        """Return the mean over rows of a column or of two columns' difference, less a multiple of such a difference.
 
         Where values are steps it is the logarithm of the ratio of two columns. Untestable with fewer than two seeds.
         """

@@ -174,7 +174,7 @@ MEANINGS: dict[Verdict, str] = {
     ),
     Verdict.NOT_TESTED: "This run lacks what the test needs, or its intervals are too wide to tell.",
 }
-"""What each word of a verdict means, for the reader of the page."""
+"""What each word of a verdict means, for the reader of the report."""
 
 
 OUR_WORDS = {
@@ -250,8 +250,7 @@ def at_most(estimate: Estimate, worst: Estimate, threshold: float) -> Finding:
 
 
 def within(estimate: Estimate, predicted: float, tolerance: float) -> Finding:
-    """Return seen if the whole interval is within `tolerance` of `predicted`, absent if it is outside, else
-    undecided."""
+    """Return seen if the whole interval is within `tolerance` of `predicted`, absent if outside it, else undecided."""
     if max(abs(estimate.low - predicted), abs(estimate.high - predicted)) <= tolerance:
         return Finding.SEEN
     outside = estimate.low > predicted + tolerance or estimate.high < predicted - tolerance

@@ -22,7 +22,7 @@ SITES = {
     "heads, among all keys": ("head", False, 0),
     "heads, among the keys before": ("head", True, 0),
 }
-"""The panels of `heads`: the site, whether the rivals are the keys before, how many dimensions projection takes."""
+"""Panels of the figure `heads`, by title: site of the keys, whether rivals come before, dimensions projected out."""
 
 SHARES = dict(zip(FRACTIONS, ("#0072B2", "#E69F00", "#7F7F7F"), strict=True))
 """Colours of the shares of attention that a key can get or not, the largest first."""
@@ -31,7 +31,7 @@ SIZES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 """Colours of contexts by their number of keys, the fewest first."""
 
 GAUSSIAN = {"label": "as many Gaussian keys, exactly", "color": "#808080", "lw": 0.9, "ls": "--"}
-"""Look of the exact expectation for as many Gaussian keys."""
+"""Look of the line at the expected share of unselectable keys among as many Gaussian keys."""
 
 
 POINTS = {

@@ -21,7 +21,7 @@ AXES = {
     "query_angle_mean": "angle of queries to\nones vector (degrees)",
     "unequal": "1 − perplexity of\nattention / classes",
 }
-"""Labels of the y axis, by column of the table majority_metrics; `unequal` is made by `grid`."""
+"""Labels of the y axis, by column of table majority_metrics; `unequal` is attention's distance from equal."""
 
 COLUMNS = ("test_loss", "test_accuracy", "query_angle_mean", "unequal")
 """What the figure `grid` shows of each experiment against the steps, in as many columns of panels."""
@@ -66,7 +66,7 @@ def curves(metrics: pd.DataFrame, settings: Mapping[str, Any], experiment: str, 
 
 
 def grid(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
-    """Draw loss, accuracy, angle and attention against the steps: a row for each experiment, a column for each of them.
+    """Draw loss, accuracy, angle of queries and spread of attention by the steps: a row of panels an experiment.
 
     `settings` are those of the section majority; experiments with several widths or learning rates are left out.
     Attention is drawn by its distance from equal: one less the perplexity of its weights over the number of classes, at

@@ -29,7 +29,7 @@ MANY = 12
 
 
 def reached(ceilings: pd.DataFrame) -> Figure:
-    """Draw by layer the share of pairs (key, head) that can get and that do get a half, a tenth, a hundredth.
+    """Draw by layer the share of (key, head) pairs that can get, and do get, ½, 1/10 or 1/100 of a query's attention.
 
     ceilings: table attention_ceilings; a row for each model. The queries are those behind the norm or, where it is not
     known, all.

@@ -25,7 +25,7 @@ HEADS = (2, 8, 16, 24, 32, 48, 64)
 
 
 def share(cells: pd.DataFrame, norm: str) -> Figure:
-    """Draw the share of matrices with an unselectable key over n and d after one norm.
+    """Draw the share of matrices with an unselectable key after one norm, by number n and dimension d of keys.
 
     cells: table random_keys. A line below the panel names the other norms that leave no matrix with such a key.
     """
@@ -52,7 +52,7 @@ def _notes(part: pd.DataFrame) -> list[str]:
 
 
 def exact(cells: pd.DataFrame) -> Figure:
-    """Draw, over n and d, the simulated share of unselectable keys with contours of the exact expectation.
+    """Draw the simulated share of unselectable keys, with contours of the exact one, by number n and dimension d.
 
     cells: table random_keys. A panel for each norm with an exact expectation. Its title has mean and standard deviation
     of the z-scores of the pairs of n and d, simulated minus exact in standard errors, where enough keys are expected.

@@ -28,7 +28,7 @@ power = LogFormatterSciNotation()
 
 
 def geometry(table: pd.DataFrame, cloud: pd.DataFrame) -> Figure:
-    """Draw the cloud before and after each step, the radius after scaling, and the difference from torch.
+    """Draw points before and after each step of LayerNorm, the radius after scaling, and differences from torch.
 
     table: geometry, of which one dimension is drawn below, the largest up to 64; cloud: geometry_cloud.
     """
@@ -104,7 +104,7 @@ ARRANGEMENTS = {
     "residual_norm": {"label": "residual and LayerNorm", "color": "#009E73", "marker": "D", "ls": "--"}
     | _SIZE,
 }
-"""Look of what stands between W_O and W_1; the wide and the dashed line coincide and show both."""
+"""Looks of curves by what stands between W_O and W_1; the wide and the dashed line coincide and show both."""
 
 _TRAINED_LAYER = {"label": "trained, one layer and seed", "marker": "o", "mec": style.GREY}
 _TRAINED_LAYER |= {"ls": "", "mfc": "none", "mew": 0.7} | _SIZE

@@ -33,7 +33,7 @@ CELLS = {
 _VARIANTS = {variant for pair in CELLS.values() for variant in pair}
 
 POINT = {"marker": "o", "ms": 4}
-"""Look of the mean accuracy of one of the four variants."""
+"""Look of the mean accuracy of a variant in the figure `size_and_projection`."""
 
 EFFECTS = ("projection", "size", "interaction")
 """The effects on accuracy that the figure `size_and_projection` shows, from the top."""
@@ -64,7 +64,7 @@ def size_and_projection(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> F
 
 
 def cells_and_effects(figure: FigureBase, runs: pd.DataFrame) -> list[style.Look]:
-    """Draw the accuracies of the four variants of one experiment and their effects; return the legend's entries."""
+    """Draw the accuracies of the variants CELLS in one experiment, and their effects; return the legend's entries."""
     steps = sorted({*early_and_last(runs)})
     *moments, right = np.ravel(figure.subplots(1, len(steps) + 1, width_ratios=[1] * len(steps) + [1.35]))
     colours = {name: BUILT_IN[large].colour for name, (_, large) in CELLS.items()}

@@ -1,7 +1,7 @@
 """findings.html: what a reproduction found, on two printed pages; every number comes from its table of claims.
 
 findings.yaml beside this file has the text. A section whose claim has no verdict for which there is a headline is left
-out, and named among what the run does not decide, so that the page is true of every reproduction.
+out, and named among what stays undecided, so that the page is true of every reproduction.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The law of widths as a readable table."""
+"""The law of widths as a readable table: how many Gaussian keys it takes for a share of them to be unselectable."""
 
 import pandas as pd
 

@@ -22,7 +22,7 @@ Part = str | list[str] | pd.DataFrame
 
 
 class Readable(NamedTuple):
-    """A table for people and for programs."""
+    """A table of results for people, as `parts`, and for programs, as `frame`."""
 
     frame: pd.DataFrame
     """The rows for programs, in full precision, which are written as CSV."""
@@ -38,7 +38,7 @@ NORM = {"norm": lambda row: label(row.variant)}
 
 
 def grid(rows: Iterable[Any] | pd.DataFrame, cells: Mapping[str, Cell], texts: int = 1) -> pd.DataFrame:
-    """Return a table of texts: a row for each of `rows`, and a column, named and made by `cells`, for each of these.
+    """Return a table of texts with a row for each of `rows` and a column for each of `cells`, which name and make it.
 
     The first `texts` columns are aligned to the left, the others, which have numbers, to the right.
     """

@@ -8,7 +8,7 @@ import pandas as pd
 
 
 def number(value: float) -> str:
-    """Three significant digits, as a reader writes them; empty for NaN.
+    """Return a number as text with three significant digits, as a reader writes it; empty for NaN.
 
     >>> number(1234.5), number(-0.0456), number(3.2e-16), number(float("inf")), number(1.0)
     ('1,230', '−0.0456', '3.2\\xa0×\\xa010⁻¹⁶', '∞', '1.00')

@@ -66,15 +66,15 @@ class PairBlock(NamedTuple):
     stream: Float[np.ndarray, "d pairs"]
     """The residual stream: y after attention, then r after the feed-forward part."""
     normed: Float[np.ndarray, "d pairs"]
-    """x, y standardised over its features."""
+    """x, the residual stream y standardised over its features, before norm2's gain and bias."""
     per_std: Float[np.ndarray, " pairs"]
-    """1 / std y."""
+    """1 / the standard deviation of the residual stream y over its features."""
     hidden: Float[np.ndarray, "f pairs"]
-    """relu(W_1 z + b_1)."""
+    """Hidden units of the feed-forward part, relu(W_1 z + b_1)."""
     logits: Float[np.ndarray, "C pairs"]
-    """l, then exp(l - max l), then the gradient with respect to l."""
+    """The logits l, then exp(l - max l), then the gradient of the loss with respect to l."""
     d_stream: Float[np.ndarray, "d pairs"]
-    """The gradient with respect to r, then to y; the forward pass uses it for W_2 hidden + b_2."""
+    """The loss's gradient with respect to the stream r, then y; in the forward pass W_2 hidden + b_2."""
     d_hidden: Float[np.ndarray, "f pairs"]
     d_normed: Float[np.ndarray, "d pairs"]
     d_attended: Float[np.ndarray, "d+1 pairs"]
@@ -89,7 +89,7 @@ class PairBlock(NamedTuple):
     word: Int[np.ndarray, " pairs"]
     """Scratch for the counts of four classes, packed as the four bytes of an integer."""
     zeros: Float[np.ndarray, " widest"]
-    """Zeros, as long as the largest of the padded sizes: the bias of a product that has none."""
+    """Zeros, as long as the largest of the padded sizes: the bias of a matrix product that has none."""
     no_class: Float[np.ndarray, " C"]
     """The bias of the logits: 0 for classes, -inf for the padding."""
 
