@@ -39,7 +39,7 @@ class Task:
     streams: ClassVar[tuple[Stream, ...]]
     """The random number streams from which the batches are drawn; they are named in the metadata of tables."""
     tokens_per_step: int
-    """The number of tokens in a training batch."""
+    """The number of tokens in a training batch of the task, padding and class tokens included."""
     validation: list[Batch]
 
     def batch(self, step: int) -> Batch:

@@ -39,7 +39,7 @@ class TrainingResult(NamedTuple):
     final: dict[str, Tensor]
     """The model's parameters after training, by name; all are NaN if the training diverged."""
     metrics: pd.DataFrame
-    """The losses by step: rows of the table language_model_metrics."""
+    """Training and validation losses by step: rows of the table language_model_metrics."""
     attention: pd.DataFrame
     """Rows of the table language_model_attention, from `diagnostics.diagnose`; none if diagnose_every is null."""
 

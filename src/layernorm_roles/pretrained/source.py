@@ -25,7 +25,7 @@ class ModelFiles:
 
     @property
     def gguf(self) -> str | None:
-        """Name of the GGUF file; None for a model in safetensors."""
+        """Name of the model's GGUF file; None for a model in safetensors files."""
         return self.weights[0].name if self.weights[0].suffix == ".gguf" else None
 
     def sha256(self) -> str:

@@ -61,9 +61,9 @@ class Ceilings:
     """
 
     lower: Float[np.ndarray, " n"]
-    """Attention weight, 0..1, that the stored query is proved to give the key at least."""
+    """Proved lower bound on the largest attention weight, 0..1, of each key: the stored query gives as much."""
     upper: Float[np.ndarray, " n"]
-    """Attention weight, 0..1, that no query of the set `queries` exceeds for the key."""
+    """Proved upper bound on the attention weight, 0..1, of each key: no query of the set `queries` exceeds it."""
     query: Float[np.ndarray, "n d"]
     """For every key a query of the set `queries` that proves the lower bound."""
     proof: Float[np.ndarray, "n r"]

@@ -22,7 +22,7 @@ from layernorm_roles.settings.statements import BatchDependence
 
 NORMS = {"layernorm": nn.LayerNorm, "batchnorm": nn.BatchNorm1d}
 WIDTH, TOKENS = 64, 16
-"""Size of a token's vector, and number of tokens of a sequence."""
+"""Size of a token's vector, and number of tokens of a sequence, in the random batches that are normalised."""
 PADDING = (0.25, 0.5, 0.75)
 """Shares of padding in a sequence for which changes of LayerNorm's and BatchNorm's outputs are measured."""
 

@@ -29,7 +29,7 @@ from layernorm_roles.settings.statements import Fusion
 ARRANGEMENTS = ("plain", "residual", "norm", "residual_norm")
 """What may stand between attention's W_O and the feed-forward part's W_1: nothing, the residual, LayerNorm, both."""
 EXPANSION = 4
-"""Hidden units of the feed-forward part of a random block, relative to d."""
+"""Hidden units of the feed-forward part of a random transformer block, relative to the width d of the stream."""
 TOKENS_PER_INPUT = 16
 """Tokens of a random block to which a map is fitted, for each input of the map; as many others test it."""
 

@@ -16,7 +16,7 @@ EARLY = 0.1
 """Share of a training after which the size of attention's input is read: 5,000 of the paper's 50,000 steps."""
 
 RUN = ["model", *language_model.RUN]
-"""The columns that tell the runs of table language_model_attention apart."""
+"""Columns of table language_model_attention that tell the training runs apart."""
 
 
 def onsets(attention: pd.DataFrame) -> pd.DataFrame:
@@ -40,7 +40,7 @@ def onsets(attention: pd.DataFrame) -> pd.DataFrame:
 
 
 class Dose(NamedTuple):
-    """A variant as a multiple of layernorm, projection or scale."""
+    """A variant of the norm as a multiple of the built-in norm layernorm, projection or scale."""
 
     family: str
     """Name of the built-in norm of which the variant is a multiple: layernorm, projection or scale."""

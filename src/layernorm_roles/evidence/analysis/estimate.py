@@ -14,7 +14,7 @@ from scipy.special import betaincinv, stdtr, stdtrit
 Values = Shaped[np.ndarray, " seeds"] | pd.Series | Sequence[float]
 
 LEVEL = 0.95
-"""Confidence level of every interval."""
+"""Confidence level of all intervals, of means over seeds and of shares alike."""
 
 
 def half_width(values: Values) -> float:

@@ -15,7 +15,7 @@ POINT = ["base_learning_rate", "steps"]
 """The columns in which runs of one variant and seed differ, where a model has several learning rates or lengths."""
 
 RUN = ["variant", "seed", *POINT]
-"""The columns that tell the runs of a language model apart."""
+"""Columns of table language_model_metrics that tell the training runs of one model apart."""
 
 CHECKPOINTS = ("initial", "final")
 """Names of the checkpoints whose keys are tested: before training and after."""

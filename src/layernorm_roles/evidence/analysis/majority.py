@@ -23,7 +23,7 @@ SETTING = ["experiment", "d_model", "base_learning_rate"]
 RUN = [*SETTING, "variant", "seed"]
 
 EARLY = 0.2
-"""Share of a training after which it is still early, and the variants differ most in how far they have come."""
+"""Share of a training at which it counts as early; there the variants differ most in how far they have come."""
 
 THRESHOLDS = (1.0, 0.5, 0.35, 0.25)
 """Test losses, in nats per token, to which the table of convergence counts the steps."""
@@ -212,7 +212,7 @@ def costs(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 SIZE_AND_PROJECTION = (("layernorm", "scale"), ("layernorm_small", "scale_released"))
-"""Variants with and without projection, at LayerNorm's size and at a d-th of it."""
+"""Pairs of variants, with projection and without, at LayerNorm's size and at 1/d of that size."""
 
 
 def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:

@@ -65,12 +65,12 @@ class Claim(BaseModel):
 
     name: str
     part: Literal["projection", "scaling", "documents"]
-    """Part of the report in which the claim is shown."""
+    """Part of the report in which the claim is shown: on projection, on scaling, or on other documents."""
     source: str
     """The document that makes the claim, and where in it."""
     statement: str
     paper_value: str | None = None
-    """The number that the source gives, as written; None if it gives none."""
+    """The number that the claim's source gives, as written there; None if it gives none."""
     setting: str = ""
     """How the runs differ from the source's setting, in words; the sentence of `sizes` is appended to it."""
     statistic: str
@@ -80,13 +80,13 @@ class Claim(BaseModel):
     control: str
     """In words, the comparisons that isolate the claimed cause, first the one whose number table claims shows."""
     rule: str
-    """In words, when the claim counts as reproduced, or when the statement holds."""
+    """In words, what measurements must show for the claim to be reproduced, or for the statement to hold."""
     primary: bool = False
     """Whether the claim is one of about ten named before the runs, whose p-values are corrected together."""
     of: str | None = None
     """The experiment of the majority task, or the model, that the claim is about; None if it is about whole tables."""
     also: tuple[str, ...] = ()
-    """Further experiments or models that the claim's test reads, beside `of`."""
+    """Experiments of the majority task, or models, that the claim's test reads beside the one in `of`."""
     tables: tuple[Annotated[str, AfterValidator(partial(one_of, SCHEMAS, what="table"))], ...]
     """Names of the Parquet tables without which the claim cannot be tested."""
     compare: tuple[Request, ...] = ()

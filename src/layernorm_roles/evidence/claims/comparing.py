@@ -96,7 +96,7 @@ class Request(BaseModel):
     over: tuple[str, ...] = ()
     """Two columns of the quantity, compared as first minus second; where the unit is ×, as a ratio by its logarithm."""
     alone: str = ""
-    """The single column of the quantity that is compared, where `over` is not given."""
+    """The single column of the quantity that the claim looks at, where no two are compared by `over`."""
     less: tuple[Number, str, str] | None = None
     """(k, a, b): for each seed, k times column a minus column b is taken from the difference of `over`. The YAML key
     `plus` means that it is added."""
@@ -114,7 +114,7 @@ class Request(BaseModel):
     of: str | None
     """The experiment of the majority task, or the model, whose runs are compared; None for whole tables."""
     elsewhere: bool = False
-    """Whether the entry names an experiment or model of its own, other than the claim's."""
+    """Whether the comparison is of another experiment or model than the claim that asks for it."""
     if_lacking: Literal["leave out", "cannot tell"] | None = None
     """What becomes of the comparison if a column or experiment is missing; None: the claim cannot be tested then."""
     also: Annotated[str, AfterValidator(partial(one_of, PASSING, what="value of also"))] | None = None
@@ -139,12 +139,12 @@ class Request(BaseModel):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the two columns that are compared, or of the single one."""
+        """The names of the two columns that the request compares, or of the single one that it looks at."""
         return self.over or (self.alone,)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of all columns that the comparison reads, those of `less` included."""
+        """The names of all columns that the request reads: those that it compares, and those of `less`."""
         return (*self.names, *(self.less[1:] if self.less else ()))
 
     def question(self, column: str) -> Question | None:

@@ -47,7 +47,7 @@ class Question(NamedTuple):
     """What is asked of an estimate: in words, and as a function that returns the finding."""
 
     words: str
-    """What the report writes after the word "asked", with {} in place of the number."""
+    """The question in words, such as "at least {}", with {} in place of the number that is asked."""
     find: Callable[[Estimate, Estimate, float], Finding]
     """The finding, as a function of the estimate, of its worst case by what proofs leave open, and of the number."""
     difference: bool = False
@@ -55,7 +55,7 @@ class Question(NamedTuple):
     share: float = 1.0
     """The asked number over the one that an entry gives: 0.5 for half of it, 0 where the entry says "true"."""
     number: float = np.nan
-    """The number that the estimate is held against; of a ratio its logarithm."""
+    """The number that the question holds an estimate against; for a ratio its logarithm."""
 
 
 def _at_most(estimate: Estimate, _: Estimate, most: float) -> Finding:
@@ -107,14 +107,14 @@ class Comparison:
     words: str
     """What is compared, such as "scale_released over layernorm"."""
     estimate: Estimate
-    """The compared number with its interval; of a ratio the logarithm."""
+    """The measured number, with its interval, that is compared; for a ratio its logarithm."""
     n_runs: int | None
     """Number of runs, pairs of runs, documents or matrices behind the estimate; None if nothing was measured."""
     question: Question | None = None
     role: Role = "effect"
     unit: str = ""
     statistic: str = ""
-    """What the estimate is, in words; empty where it is what the claim's statistic says."""
+    """In words, what the estimate is; empty where the claim's `statistic` says it."""
     part: int | Literal["cause"] | None = None
     """The part of the verdict in which the finding counts: 0 is the claim's own number, further numbers what else it
     says, CAUSE its cause. None leaves it to the role: an effect counts in 0, a control in CAUSE, others in none."""
@@ -135,7 +135,7 @@ class Comparison:
 
     @property
     def there(self) -> bool:
-        """Whether the effect that is asked for is there, even if it is smaller than asked."""
+        """Whether the effect that the comparison asks for is there, even if it is smaller than asked."""
         return self.finding in rules.THERE
 
     @property
@@ -165,7 +165,7 @@ class Outcome:
     not_trained: bool = False
     """Whether a gate failed, such as models that hardly beat their baselines, so that there is no verdict."""
     runs: int = 0
-    """If there are no comparisons, the number of runs that are there and cannot tell."""
+    """Of a test without comparisons, the number of training runs that exist and cannot decide the claim."""
 
     @property
     def effects(self) -> list[Comparison]:

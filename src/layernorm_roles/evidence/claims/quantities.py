@@ -24,7 +24,7 @@ class Known(NamedTuple):
 
     estimate: Estimate
     n: int
-    """The number of cases, such as matrices, behind the estimate."""
+    """The number of cases, such as random matrices or runs, behind the estimate."""
     worst: Estimate = NOTHING
     """The estimate if all cases count that proofs leave open; NOTHING where none is left open."""
 
@@ -50,7 +50,7 @@ class Measured:
     what: str = ""
     """The words before a column's name in the message that the reproduction lacks that column."""
     note: str = ""
-    """A sentence on the runs, which is added to the reason of the claim's verdict."""
+    """A sentence on the runs that were measured, which is added to the reason of a claim's verdict."""
     specifics: str = ""
     """A sentence on sizes, such as d_head, without which the statement of a claim cannot be read."""
 
@@ -155,7 +155,7 @@ class Quantity(NamedTuple):
     columns: tuple[str, ...] = ()
     """Names of the columns that claims can compare, * for any text; if empty, the variants of the norm."""
     thresholds: tuple[str, ...] = ()
-    """Names of the thresholds of `rules` with which the quantity is measured."""
+    """Names of the thresholds in `rules` that the measurement uses; they belong to the rule of a claim."""
 
     def knows(self, name: str) -> bool:
         """Return whether `name` may be that of a column of the quantity, in the entry of a claim."""

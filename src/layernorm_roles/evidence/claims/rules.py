@@ -74,7 +74,7 @@ CONTRADICTION = 5.0
 """Standard errors of the mean z-score from 0: a simulation that is further from the exact expectation is wrong."""
 
 HIGH_DIMENSION = 13
-"""From this dimension on the paper finds no unselectable random key."""
+"""Dimension of the keys from which on the paper finds no unselectable key among random ones."""
 
 EQUAL = 0.99
 """Attention counts as equal over the classes if its perplexity is this share of their number (1: exactly equal).
@@ -98,13 +98,13 @@ TENFOLD = 1.0
 """Decades. Gradients that differ by more than a factor of 10 between first and last layer vanish or explode."""
 
 EXPONENT = 0.05
-"""A measured power law has the predicted exponent if the whole interval is within this of it."""
+"""A measured power law has the predicted exponent if its whole interval is within this of the prediction."""
 
 CLOSE = 1e-3
 """Root mean square below which a vector counts as very close to the origin; LayerNorm makes it about 1."""
 
 RADIUS = 0.01
-"""A vector is scaled to the radius √n if its radius is within this share of it."""
+"""A vector is scaled to the radius √n if its length is within this share of √n."""
 
 TRAINS = 0.5
 """A share of a difference of losses. A run has learnt to attend once it is this share of the way from the loss without
@@ -141,7 +141,7 @@ ATTENTION = 0.3
 
 
 class Verdict(StrEnum):
-    """The word that ends the judgement of a claim; MEANINGS defines each."""
+    """The verdict on a claim, one of eight words; MEANINGS says what each word means."""
 
     REPRODUCED = "reproduced"
     PARTIAL = "partial"
@@ -174,7 +174,7 @@ MEANINGS: dict[Verdict, str] = {
     ),
     Verdict.NOT_TESTED: "This run lacks what the test needs, or its intervals are too wide to tell.",
 }
-"""What each word of a verdict means, for the reader of the report."""
+"""What each word of a verdict on a claim means, as the report tells its reader."""
 
 
 OUR_WORDS = {
@@ -188,7 +188,7 @@ OUR_WORDS = {
 OF_EFFECTS = frozenset(
     {Verdict.REPRODUCED, Verdict.HOLDS, Verdict.PARTIAL, Verdict.CONFOUNDED, Verdict.REVERSED}
 )
-"""Verdicts that say that an effect is there, or its opposite."""
+"""Verdicts by which an effect, or its opposite, is there: on primary claims they need a corrected p below 5 %."""
 
 
 class Finding(StrEnum):
@@ -202,10 +202,10 @@ class Finding(StrEnum):
 
 
 THERE = frozenset({Finding.SEEN, Finding.SMALLER})
-"""Findings of an effect that has the claimed direction, whatever its size."""
+"""Findings of a comparison by which the effect has the claimed direction, whatever its size."""
 
 NOT_THERE = frozenset({Finding.ABSENT, Finding.REVERSED})
-"""Findings of an effect that is none, or that has the opposite direction."""
+"""Findings of a comparison by which there is no effect, or one in the opposite direction."""
 
 
 def effect(estimate: Estimate, reported: float) -> Finding:

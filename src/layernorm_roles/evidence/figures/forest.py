@@ -23,7 +23,7 @@ LOOKS = {
     Verdict.DOES_NOT_HOLD: {"color": "#D55E00", "marker": "^"},
     Verdict.NOT_TESTED: {"color": "#7F7F7F", "marker": "d"},
 }
-"""Colour and shape of the mark of each verdict."""
+"""Colour and shape of the mark of a claim in the figure, by the verdict on the claim."""
 
 PAPER = "Brody, Alon and Yahav 2023, "
 """The beginning of a claim's `source` in table claims if the paper makes the claim."""
@@ -38,7 +38,7 @@ OUTSIDE = 5
 """Points (1/72 inch) between an edge of the axis and an arrow for a value beyond it, so that no mark hides it."""
 
 DAGGER = "†"
-"""Marks claims whose test is passed too by models that lack what the claim is about."""
+"""Sign beside claims whose test is passed, too, by models that lack what the claim is about."""
 
 _CONTROL = {"ls": "", "color": style.GREY}
 ISOLATED = _CONTROL | {"label": "isolating comparison", "ms": 4, "marker": "o", "mfc": "white"}

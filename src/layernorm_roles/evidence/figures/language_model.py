@@ -87,7 +87,7 @@ def _rows(metrics: pd.DataFrame, models: Sequence[str], column: str) -> tuple[Fi
 
 
 def loss_and_differences(panels: Iterable[Axes], runs: pd.DataFrame, column: str, looks: style.Looks) -> None:
-    """Draw in two panels a loss of all variants by the steps, and its differences from BASE of equal seeds.
+    """Draw in two panels a loss of all variants by the steps, and its difference from that of BASE, equal seeds.
 
     The axis of the differences shows the second half of the training of all variants with attention; what is beyond it
     at the end is written there. Without runs of BASE that panel is empty.
@@ -141,7 +141,7 @@ APART = {"learning_rate", "seeds", "evaluate_every", "checkpoint_every"}
 
 
 def alike(settings: Mapping[str, Mapping[str, Any]], models: Iterable[str]) -> dict[str, list[str]]:
-    """Group models into panels, under the name of a panel's first: those whose settings differ in APART alone."""
+    """Group models into panels, under the first one's name: settings of a panel differ in those of APART alone."""
     panels: dict[str, list[str]] = {}
     for name in models:
         of_runs = repr(sorted((key, value) for key, value in settings[name].items() if key not in APART))

@@ -30,7 +30,7 @@ RANDOM = {"label": "random direction", "color": "#999999", "lw": 0.8, "ls": ":"}
 """Look of the line at the mean angle between a random direction and the ones vector."""
 
 REPORTED = {"label": "paper, read off its figure", "mec": style.GREY, **style.PAPER_MARK}
-"""Look of a value that the paper reports, whose edge has the colour of its variant."""
+"""Look of the mark of a number that the paper reports; its edge has the colour of its variant."""
 
 MOST_EQUAL = 1e-6
 """Least plotted distance of attention from equal, which is 1 - perplexity / classes; a smaller one is raised to it."""

@@ -78,7 +78,7 @@ TRAINED = {
 """Look of a pretrained model, and of a network of its architecture with freshly drawn weights."""
 
 RANDOM = {"label": "a random direction", "color": "black", "ls": ":", "lw": 1.0}
-"""Look of the share of a vector's squared length that lies along a random direction."""
+"""Look of lines that stand for a random direction in place of the ones vector."""
 
 
 def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> Figure:

@@ -24,7 +24,7 @@ CLOUD_LIMIT = 3.2
 """Half the side of the box around the cloud of points in three dimensions."""
 
 power = LogFormatterSciNotation()
-"""Writes an eps as matplotlib writes the ticks of a logarithmic axis."""
+"""Function that writes an eps, such as 1e-5, as matplotlib writes the ticks of a logarithmic axis."""
 
 
 def geometry(table: pd.DataFrame, cloud: pd.DataFrame) -> Figure:

@@ -46,7 +46,7 @@ SINGLE = {
     "alpha": 0.45,
     "color": GREY,
 }
-"""Look of the line of a single run, which has the colour of its variant."""
+"""Look of the thin line of a single training run; the line itself has the colour of its variant."""
 
 Look = Mapping[str, Any]
 """Options of `Axes.plot` and `Line2D` for one kind of mark or line, its `label` in the legend among them."""

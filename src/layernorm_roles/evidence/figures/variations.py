@@ -39,7 +39,7 @@ EFFECTS = ("projection", "size", "interaction")
 """The effects on accuracy that the figure `size_and_projection` shows, from the top."""
 
 MOMENTS = ({"marker": "o", "mfc": "white", "ms": 4.5}, {"marker": "o", "ms": 4.5})
-"""Looks of an effect at an early step of the training, and at its last step."""
+"""Looks of the mark of an effect: at an early step of the training, hollow, and at the last step."""
 
 
 def size_and_projection(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:

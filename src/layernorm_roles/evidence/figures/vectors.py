@@ -16,7 +16,7 @@ from layernorm_roles.evidence.legends import label
 from layernorm_roles.variants import PAPER_PROJECTION
 
 VIEW = {"elev": 16, "azim": -14}
-"""Point of view of Figures 1a and 1b, in degrees."""
+"""Point of view of the three-dimensional Figures 1a and 1b: elevation and azimuth in degrees."""
 
 LIMIT = 1.9
 """Half the side of the box around the origin; keys after LayerNorm have length sqrt(3) = 1.73."""

@@ -17,7 +17,7 @@ from layernorm_roles.evidence.tables.typography import MISSING, typeset, with_un
 from layernorm_roles.evidence.tables.verdicts import Judged
 
 TEXT = yaml.safe_load((Path(__file__).parent / "findings.yaml").read_text(encoding="utf-8"))
-"""The text of the findings, as findings.yaml has it."""
+"""Headlines, sentences and effects of findings.html with the claims and verdicts that they are for: findings.yaml."""
 
 FIGURES = tuple(section["figure"] for section in TEXT["sections"] if "figure" in section)
 """Names of the figures on the page findings.html."""

@@ -31,7 +31,7 @@ from layernorm_roles.evidence.tables.verdicts import judged, rows_of
 
 TITLE = "What LayerNorm does for attention"
 VERDICT_FIGURES = ("claims_forest",)
-"""Figures that show verdicts; a page without verdicts leaves them out."""
+"""Names of figures that show verdicts, which a report without verdicts leaves out."""
 FOLDED = 12
 """Tables of the report with more rows than this are folded until a reader opens them."""
 

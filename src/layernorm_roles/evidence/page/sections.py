@@ -12,7 +12,7 @@ from layernorm_roles.evidence.legends import LEAST_FOR_INTERVAL
 from layernorm_roles.evidence.tables.readable import Cell, grid
 
 Sources = Mapping[str, Mapping[str, str]]
-"""Provenance of the Parquet files, by the name of their table."""
+"""Metadata of Parquet files that say where these come from, as `provenance` makes them, by the table's name."""
 
 
 def too_small(settings: Mapping[str, Any]) -> list[str]:

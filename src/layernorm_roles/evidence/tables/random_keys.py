@@ -10,7 +10,7 @@ SHOWN = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
 
 
 def gaussian_law(law: pd.DataFrame) -> Readable:
-    """From how many Gaussian keys on each share of them is unselectable, from the table gaussian_law."""
+    """From how many Gaussian keys on a given share of them is unselectable, by dimension, from table gaussian_law."""
     thresholds = law.pivot(index="d", columns=["share", "causal"], values="n")
     cells: dict[str, Cell] = {"d": "{.name}"}
     for share, causal in sorted(thresholds.columns, key=lambda column: (column[1], column[0])):

@@ -25,9 +25,9 @@ class Readable(NamedTuple):
     """A table of results for people, as `parts`, and for programs, as `frame`."""
 
     frame: pd.DataFrame
-    """The rows for programs, in full precision, which are written as CSV."""
+    """The table's rows for programs, in full precision, as they are written to a CSV file."""
     parts: list[Part]
-    """Paragraphs, lists and grids for readers, above the note of shown.yaml."""
+    """What readers see of the table: paragraphs, lists of sentences, and grids of texts."""
 
 
 Cell = str | Callable[[Any], str]
@@ -54,7 +54,7 @@ def _texts(rows: Sequence[Sequence[str]], columns: Sequence[str], texts: int) ->
 
 
 LayeredRow = tuple[Sequence[str], Mapping[int, str], Sequence[str]]
-"""A row for `layered`: the cells of the first columns, the cells of layers by layer number, the last columns' cells."""
+"""A row of a table with a column for each layer: its first cells, cells by layer number, and last cells."""
 
 
 def layered(

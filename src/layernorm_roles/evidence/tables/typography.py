@@ -60,7 +60,7 @@ def estimate(mean: float, low: float, high: float, write: str | Callable[[float]
 
 
 def interval(low: float, high: float) -> str:
-    """The two ends of an interval in brackets; empty if one of them is NaN."""
+    """Return the two ends of an interval as text in brackets; empty if one of them is NaN."""
     return "" if pd.isna(low) or pd.isna(high) else f"[{number(low)}, {number(high)}]"
 
 

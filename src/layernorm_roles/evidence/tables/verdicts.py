@@ -14,7 +14,7 @@ from layernorm_roles.evidence.tables.readable import Readable, grid
 from layernorm_roles.evidence.tables.typography import MISSING, measured, typeset
 
 SEEN = (Verdict.REPRODUCED, Verdict.CONFOUNDED, Verdict.HOLDS)
-"""The verdicts that say that an effect is there, and so need a difference from none."""
+"""Verdicts by which an effect is there, beside which readers are told if Holm's correction leaves it open."""
 
 
 NOT_RUN = "not run here"
@@ -22,7 +22,7 @@ NOT_RUN = "not run here"
 
 
 class Judged(NamedTuple):
-    """A claim and its row of the table claims, with the columns of `on_common_scale`."""
+    """A claim and its row of table claims, with the columns that `on_common_scale` adds."""
 
     claim: Claim
     row: pd.Series
