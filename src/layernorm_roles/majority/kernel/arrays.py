@@ -39,7 +39,7 @@ class PairWeights(NamedTuple):
     w1: Float[np.ndarray, "f d"]
     """First weight of the feed-forward part times the gain g of the norm before it: W_1 diag(g)."""
     b1: Float[np.ndarray, " f"]
-    """Bias of the feed-forward part's hidden units with that norm's bias b put through W_1: W_1 b + b_1."""
+    """Bias of the feed-forward part's hidden units with the bias b of the norm before folded in: W_1 b + b_1."""
     w2: Float[np.ndarray, "d f"]
     """W_2, the second weight of the feed-forward part, from its hidden units to the residual stream."""
     b2: Float[np.ndarray, " d"]
