@@ -43,7 +43,7 @@ def runs_at_best_rate(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
     """The last row of one run for each variant and seed of a model, at its best learning rate, with the column at_end.
 
     Of the longest runs, the other half of the seeds chooses the rate, by `estimate.rates_chosen_by_others`. `at_end`
-    says that the rate is an end of three or more; of two, which other runs chose, the better one is judged.
+    says that the rate is an end of three or more; of two, which other runs chose, the better one is taken.
     """
     runs = ends(metrics, model)
     runs = runs[runs.steps == runs.steps.max()]

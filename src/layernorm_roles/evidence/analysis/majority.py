@@ -146,7 +146,7 @@ By = Literal["loss", "accuracy", "speed"]
 
 
 def best_rates(metrics: pd.DataFrame, by: By, loss: float | None = None) -> pd.DataFrame:
-    """The learning rate at which each run is to be judged, which the other half of its variant's seeds chooses.
+    """Return, for each run, the learning rate that the other half of its variant's seeds chooses.
 
     See `estimate.rates_chosen_by_others`. With `by` = "speed" the steps to the test loss `loss` choose, and a run that
     does not get there has come to nothing. `metrics` is of one experiment and width.

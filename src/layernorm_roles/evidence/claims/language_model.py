@@ -2,12 +2,12 @@
 
 "Without scaling" is `projection`, "with" is `layernorm`. A key is unselectable if a certificate shows that no query
 gives it the highest score, and undecided if the data's precision cannot tell. Quantities and tests take the name of a
-model in the column `model` of the tables. Of a model with several learning rates each run is judged at the rate that
-the other half of the seeds chooses, see `analysis.language_model.runs_at_best_rate`.
+model in the column `model` of the tables. Of a model with several learning rates each run counts at the rate that the
+other half of the seeds chooses, see `analysis.language_model.runs_at_best_rate`.
 
 Every claim about trained models passes one gate: a variant whose keys are looked at must be clearly better than the
-frequencies of tokens and than the same model without attention; where losses are compared, one of the variants must
-be, since another one may have lost what attention is worth.
+frequencies of tokens and than the same model without attention; where losses are compared, one of the variants must be,
+since another one may have lost what attention is worth.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -142,7 +142,7 @@ def gated(
 
 
 def scale_of_attention(tables: Tables, model: str) -> models.Attention:
-    """Return by how much attention lowers a model's loss; raise Untestable where that is not known, or nothing."""
+    """Return a model's loss without attention, and how far attention lowers it; Untestable if that is not above 0."""
     scale = models.attention(tables[LOSSES], model)
     if not scale.worth > 0:
         known = "is worth nothing" if pd.notna(scale.worth) else "is not known to be worth anything"
@@ -286,7 +286,7 @@ IN_HEADS = "keys unselectable in the heads, mean over layers and heads"
 def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
     """Test whether trained heads have about as many unselectable keys as equally many Gaussian keys have.
 
-    Each width of heads below that of the model named `model` is judged by `of_width`.
+    Each width of heads below that of the model named `model` is compared by `of_width`.
     """
     widths = narrower(tables[KEYS], model)
     if len(widths) < 2:

@@ -100,7 +100,7 @@ def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *varian
 
 
 Select = Callable[..., pd.DataFrame]
-"""Chooses the runs of an experiment that are judged: `of_setting`, `of_rate`, or `of_best_rates` with its `by`."""
+"""Chooses the runs of an experiment that a test reads: `of_setting`, `of_rate`, or `of_best_rates` with its `by`."""
 
 _arrivals = partial(majority.arrivals, run=majority.RUN)
 to_test_loss = partial(_arrivals, column="test_loss", level=rules.TEST_LOSS)
@@ -181,7 +181,7 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
     """Test Figure 2b: compare the mean angle between queries and the ones vector without projection and with it.
 
     Keys that were projected have no part along the ones vector, and a score does not see that part of a query. So both
-    parts of the query are judged beside the angle: turning would be a growth of the part along the ones vector.
+    parts of the query are measured beside the angle: turning would be a growth of the part along the ones vector.
     """
     metrics = of_setting(tables[METRICS], experiment, *COMPARED)
     parts = majority.query_parts(of_setting(tables[VECTORS], experiment, "layernorm"))

@@ -14,7 +14,7 @@ from layernorm_roles.evidence.tables.readable import Readable, grid
 from layernorm_roles.evidence.tables.typography import MISSING, measured, typeset
 
 SEEN = (Verdict.REPRODUCED, Verdict.CONFOUNDED, Verdict.HOLDS)
-"""Verdicts by which an effect is there, beside which readers are told if Holm's correction leaves it open."""
+"""Verdicts by which an effect is there, beside which readers see if Holm's correction leaves it open."""
 
 
 NOT_RUN = "not run here"
