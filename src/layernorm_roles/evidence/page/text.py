@@ -1,4 +1,4 @@
-"""Texts of the report: what report.yaml has, mathematics, data for its script, and the commands it prints."""
+"""Texts of the report: what report.yaml has, the commands that it prints, and mathematics set in HTML."""
 
 import re
 from pathlib import Path
