@@ -95,12 +95,12 @@ class Exhibits:
 
     @property
     def files(self) -> list[str]:
-        """The paths of the files of all figures (PNG and PDF) and readable tables (CSV and Markdown)."""
+        """The paths of the files of all figures (PNG, PDF) and readable tables (CSV, Markdown) of the results."""
         return [f"{self.folder}/{file}" for group in self.groups.values() for file in group.files]
 
     @property
     def pictures(self) -> list[str]:
-        """The paths of the figures' PNG files."""
+        """The paths of the PNG files of all figures of the results."""
         return [file for file in self.files if file.endswith(".png")]
 
     def _parquet(self, tables: Iterable[str]) -> list[str]:

@@ -74,7 +74,7 @@ class Reproduction:
 
     @cached_property
     def plain(self) -> dict[str, Any]:
-        """All settings as JSON has them: dictionaries and lists of plain values."""
+        """All settings of the reproduction as JSON has them: dictionaries and lists of plain values."""
         return self.settings.model_dump(mode="json")
 
     @property
@@ -104,7 +104,7 @@ class Reproduction:
 
     @cached_property
     def sampled(self) -> list[str]:
-        """The names of the batches of language model runs whose activations are stored, for the experiment fusion."""
+        """Names of the batches (groups of runs) of language models whose activations the experiment fusion reads."""
         return [name for name, runs in self.measured.items() if any(run["samples"] for run in runs)]
 
     @cached_property

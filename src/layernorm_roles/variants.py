@@ -33,7 +33,7 @@ class Variant(Named):
     projects: bool
     """Whether x is projected onto the hyperplane orthogonal to the ones vector, which gives Px."""
     scales: bool
-    """Whether x or Px is then scaled to norm sqrt(d)."""
+    """Whether x, or its projection Px, is then scaled to norm sqrt(d)."""
     divides_by_d: bool = False
     """Whether the vector is then divided by d, as in the paper's released code for the variant without projection."""
     factor: float = 1.0

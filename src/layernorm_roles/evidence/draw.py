@@ -1,4 +1,4 @@
-"""Draws the figures and writes the readable tables that one job makes, by their names in shown.yaml."""
+"""Draws the figures and writes the readable tables of a reproduction, by their names in shown.yaml."""
 
 from collections.abc import Iterable, Mapping
 from importlib import import_module
@@ -29,8 +29,8 @@ def draw(name: str, tables: Mapping[str, Any], settings: Mapping[str, Any]) -> A
 def draw_groups(plan: Mapping[str, Any], tables: Iterable[str | Path], outputs: Iterable[str | Path]) -> None:
     """Draw the figures and write the readable tables of a plan's `groups` whose files are among `outputs`.
 
-    The plan has the reproduction's `settings` and, if there is a kept run, its verdicts under `kept`; `tables` are
-    Parquet files, each named like its table.
+    The plan has the reproduction's `settings` and, if there is a kept reproduction, its verdicts under `kept`; `tables`
+    are Parquet files, each named like its table.
     """
     legends.name_scaled(plan["settings"].get("norms", {}))
     frames = {path.stem: store.read(path, path.stem) for path in map(Path, tables)}

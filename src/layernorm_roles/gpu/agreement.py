@@ -75,7 +75,7 @@ class Operator(NamedTuple):
     """The function: it takes a floating-point tensor of each shape in `shapes`, then `others`, and returns a tensor."""
     shapes: tuple[tuple[int, ...], ...]
     others: tuple[Tensor, ...] = ()
-    """Further arguments, which are not differentiated, such as token ids."""
+    """Arguments of the function after those of `shapes`, such as token ids; they are not differentiated."""
 
 
 def operator_difference(operator: Operator, device: str) -> str | None:

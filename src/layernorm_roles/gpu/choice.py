@@ -13,7 +13,7 @@ class Choice(NamedTuple):
     """The device on which models are trained, and why it was chosen."""
 
     device: str
-    """The device, "cpu" or "cuda"."""
+    """The chosen device by torch's name, "cpu" or "cuda"."""
     why: str
     """The reason for choosing `device` for "auto", as part of a sentence; empty if config.yaml names a device."""
 

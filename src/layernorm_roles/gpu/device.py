@@ -28,7 +28,7 @@ class Device:
     """The CPU as a device for training, and the base class that `GPU` overrides."""
 
     name = "cpu"
-    """The device's name in torch."""
+    """The name of the training device in torch; GPU has "cuda"."""
 
     @property
     def description(self) -> str:

@@ -79,7 +79,7 @@ class CertifiedKeys(NamedTuple):
     layer: int
     site: str
     causal: bool
-    """Whether a key has to beat only the keys before it."""
+    """Whether the rivals of a key are only the keys before it, not all keys of the context."""
     keys: Stack
     certificates: Certificates
 

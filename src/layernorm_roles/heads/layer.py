@@ -17,7 +17,7 @@ class LearnedNorm:
     kind: Literal["layernorm", "rmsnorm"]
     gain: Float[np.ndarray, " d"]
     bias: Float[np.ndarray, " d"]
-    """Bias of the norm; zeros where it has none."""
+    """Bias that the norm adds to each vector; zeros where it has none."""
     eps: float
     """Number that is added to the mean square of a vector before the root is taken."""
 
@@ -59,13 +59,13 @@ class Projection:
     """The map from the input of attention to the queries or keys of every head: linear, then a norm and a rotation."""
 
     weight: Float[np.ndarray, "heads d_head d"]
-    """W_Q or W_K, the matrix of the linear map for each head."""
+    """W_Q or W_K: for each head, the matrix that maps the attention input to queries or keys."""
     bias: Float[np.ndarray, "heads d_head"]
-    """b_Q or b_K, which is added; zero where there is none."""
+    """b_Q or b_K, which is added to each head's queries or keys; zero where there is none."""
     norm: LearnedNorm | None
     """A norm of each query or key after the linear map, as in Qwen 3; None where there is none."""
     rotation: Rotation | None
-    """The rotary embedding that comes last; None where there is none."""
+    """The rotary embedding that turns the queries or keys last; None where there is none."""
 
     def __call__(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "heads n d_head"]:
         """The queries or keys of every head, made from the attention inputs x."""
@@ -88,7 +88,7 @@ class Layer:
     keys: Float[np.ndarray, "key_heads n d_head"]
     """Keys as they meet the queries: after a rotary embedding. Several query heads may share a key head."""
     scaling: float
-    """Factor of the inner products, usually 1 / sqrt(d_head)."""
+    """Factor of the inner products of queries and keys in the scores, usually 1 / sqrt(d_head)."""
     visible: Bool[np.ndarray, "n n"]
     """Whether the query of a row may attend to the key of a column (the attention mask)."""
     attention_input: Float[np.ndarray, "n d"] | None
@@ -107,7 +107,7 @@ class Layer:
 
     @property
     def causal(self) -> bool:
-        """Whether no query may attend to a key after its own position."""
+        """Whether the attention mask lets no query attend to a key after its own position."""
         return not np.triu(self.visible, 1).any()
 
     def key_head(self, head: int) -> int:

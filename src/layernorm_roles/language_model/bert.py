@@ -29,7 +29,7 @@ from layernorm_roles.variants import BERT_VARIANTS, NO_ATTENTION_VARIANT
 MASK, CLASS, PAD = SPECIAL_TOKENS = range(3)
 """BERT's special tokens: the token id of each is this number plus the vocabulary size of the tokenizer."""
 EPS = 1e-12
-"""eps of all LayerNorms, as in the original BERT."""
+"""eps of all LayerNorms of a BERT, as in the original one."""
 
 
 class BERTLayer(nn.Module):

@@ -69,7 +69,7 @@ def chunked(
     chunk: int | None = None,
     gradients: bool = True,
 ) -> LossAndGradients:
-    """The mean loss and, if `gradients`, its gradients, by matrix products of `chunk` tokens at a time, on any device.
+    """The loss of `linear_cross_entropy`, and its gradients if wanted, by products of `chunk` tokens, on any device.
 
     The default of `chunk` is the device's number in TOKENS_TOGETHER. With w' = (w, 1) and h' = (h, -shift), the shifted
     exponentials are e = exp(h' w'^T), and the single product e w' gives both sum(e w), the gradient's numerator, and
@@ -107,7 +107,7 @@ def fused(
     targets: Integer[Tensor, " tokens"],
     gradients: bool = True,
 ) -> LossAndGradients:
-    """The mean loss and, if `gradients`, its gradients, by one compiled loop, on the CPU in float32.
+    """The loss of `linear_cross_entropy`, and its gradients if wanted, by one compiled loop, on the CPU in float32.
 
     Raises ValueError if the shapes do not fit together, or if a target is not an index into the vocabulary.
     """

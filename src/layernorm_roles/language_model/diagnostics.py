@@ -21,7 +21,7 @@ from layernorm_roles.language_model.model import GPT
 from layernorm_roles.language_model.tasks import Batch
 
 WINDOWS = 8
-"""Number of validation windows on which input sizes and scores are measured; they differ little between windows."""
+"""Number of validation windows on which attention's input size and scores are measured; these differ little."""
 
 
 def diagnose(

@@ -27,7 +27,7 @@ class LanguageModelRun:
     name: str
     """The run's name in files and logs, such as gpt/layernorm/base_learning_rate_0.01/steps_1200/seed_1000."""
     model: str
-    """The name of the model in config.yaml."""
+    """The name that the trained model has in config.yaml, such as gpt_bytes."""
     variant: str
     """The name, in config.yaml, of the variant of the norm before attention."""
     norm: str
@@ -35,7 +35,7 @@ class LanguageModelRun:
     seed: int
     settings: GPTSettings | BERTSettings
     text: PreparedText
-    """The text that the model is trained on."""
+    """The prepared text that the run's model is trained on."""
 
     @classmethod
     def of_plan(cls, plan: Mapping[str, Any], manifest: str | Path) -> "list[LanguageModelRun]":
@@ -75,7 +75,7 @@ class LanguageModelRun:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the text that the model is trained on."""
+        """The tokenizer of the text that the run's model is trained on."""
         return tokenizers.load(self.text.tokenizer)
 
     @property

@@ -22,7 +22,7 @@ from layernorm_roles.text.prepared import PreparedText
 from layernorm_roles.text.token_streams import read_stream
 
 Batch = tuple[Integer[np.ndarray, "batch ..."], ...]
-"""The arrays that a model's method `loss` takes; in training they have equal shapes at every step."""
+"""The arrays of a batch, as a model's method `loss` takes them; in training they have equal shapes at every step."""
 
 TokenStream = Integer[np.ndarray, " _"]
 """The token ids of all documents of a text, one document after another."""
@@ -39,7 +39,7 @@ class Task:
     streams: ClassVar[tuple[Stream, ...]]
     """The random number streams from which the batches are drawn; they are named in the metadata of tables."""
     tokens_per_step: int
-    """The number of tokens in a training batch."""
+    """The number of tokens in a training batch of the task, padding and class tokens included."""
     validation: list[Batch]
 
     def batch(self, step: int) -> Batch:

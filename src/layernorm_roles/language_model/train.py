@@ -35,11 +35,11 @@ class TrainingResult(NamedTuple):
     """The results of one training run; the tables lack the columns that name the run."""
 
     initial: dict[str, Tensor]
-    """The parameters before training, by name."""
+    """The model's parameters before training, by name."""
     final: dict[str, Tensor]
-    """The parameters after training, by name; all are NaN if the training diverged."""
+    """The model's parameters after training, by name; all are NaN if the training diverged."""
     metrics: pd.DataFrame
-    """The losses by step: rows of the table language_model_metrics."""
+    """Training and validation losses by step: rows of the table language_model_metrics."""
     attention: pd.DataFrame
     """Rows of the table language_model_attention, from `diagnostics.diagnose`; none if diagnose_every is null."""
 

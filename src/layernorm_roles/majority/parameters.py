@@ -27,7 +27,7 @@ class LossParameters(NamedTuple):
     in_weight: Float[Array, "3*d_model d_model"]
     """W_Q, W_K and W_V, the matrices that make queries, keys and values, stacked in this order."""
     out_weight: Float[Array, "d_model d_model"]
-    """W_o, which maps the attended values to the residual stream."""
+    """W_o, the matrix that maps the attended values to the residual stream."""
     out_bias: Float[Array, " d_model"]
     """b_o, which is added to the attended values in the residual stream."""
     norm_gain: Float[Array, " d_model"]
@@ -35,24 +35,24 @@ class LossParameters(NamedTuple):
     norm_bias: Float[Array, " d_model"]
     """Bias of norm2, the LayerNorm before the feed-forward part."""
     w1: Float[Array, "d_ff d_model"]
-    """Weight of the feed-forward part's first layer."""
+    """Weight of the feed-forward part's first layer, from the residual stream to hidden units."""
     b1: Float[Array, " d_ff"]
-    """Bias of the feed-forward part's first layer."""
+    """Bias of the feed-forward part's hidden units."""
     w2: Float[Array, "d_model d_ff"]
-    """Weight of the feed-forward part's second layer."""
+    """Weight of the feed-forward part's second layer, from hidden units to the residual stream."""
     b2: Float[Array, " d_model"]
-    """Bias of the feed-forward part's second layer."""
+    """Bias of the feed-forward part's second layer, which is added to the residual stream."""
 
 
 class Sizes(NamedTuple):
     """The sizes of a majority transformer, which determine the shapes of its `LossParameters`."""
 
     classes: int
-    """Number of different tokens."""
+    """Number of classes of the majority task, which are its different tokens."""
     d_model: int
     """Size of the residual stream, of the queries and of the keys."""
     d_ff: int
-    """Number of hidden units of the feed-forward part."""
+    """Number of hidden units of the model's feed-forward part."""
 
     @property
     def shapes(self) -> LossParameters:

@@ -41,9 +41,9 @@ class MajorityRun(NamedTuple):
     seed: int
     """Seed of the data, the batches, the parameters, and of whatever the norm draws."""
     d_model: int
-    """Size of the residual stream."""
+    """Size of the model's residual stream, and of its queries and keys."""
     base_learning_rate: float
-    """Adam's learning rate at the first step."""
+    """Adam's learning rate at the first step, from which it falls linearly."""
 
     @property
     def columns(self) -> dict[str, str | int | float]:

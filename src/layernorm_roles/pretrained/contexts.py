@@ -15,9 +15,9 @@ class Tokens(NamedTuple):
     """The tokenizer of a pretrained model, as two functions."""
 
     encode: Callable[[str, int], list[int]]
-    """Takes a text and a largest number of tokens; returns token ids, with the model's special tokens among them."""
+    """Function of a text and a largest number of tokens that returns token ids, the model's special ones among them."""
     spell: Callable[[int], str]
-    """Takes a token id; returns the text of the token."""
+    """Function of a token id that returns the text of the token."""
 
 
 def first_of_each_document(contexts: pd.DataFrame, tokenizer: Tokenizer) -> list[str]:

@@ -21,11 +21,11 @@ class ModelFiles:
     folder: Path
     """The folder with config.json and the tokenizer; of a GGUF file, which holds both, the folder that it is in."""
     weights: tuple[Path, ...]
-    """model.safetensors, or the shards that its index names, in the order of their names, or a GGUF file."""
+    """The files with weights: model.safetensors, or the shards that its index names, by name, or a GGUF file."""
 
     @property
     def gguf(self) -> str | None:
-        """Name of the GGUF file; None for a model in safetensors."""
+        """Name of the model's GGUF file; None for a model in safetensors files."""
         return self.weights[0].name if self.weights[0].suffix == ".gguf" else None
 
     def sha256(self) -> str:

@@ -61,15 +61,15 @@ class Ceilings:
     """
 
     lower: Float[np.ndarray, " n"]
-    """Attention weight, 0..1, that the stored query is proved to give the key at least."""
+    """Proved lower bound on the largest attention weight, 0..1, of each key: the stored query gives as much."""
     upper: Float[np.ndarray, " n"]
-    """Attention weight, 0..1, that no query of the set `queries` exceeds for the key."""
+    """Proved upper bound on the attention weight, 0..1, of each key: no query of the set `queries` exceeds it."""
     query: Float[np.ndarray, "n d"]
     """For every key a query of the set `queries` that proves the lower bound."""
     proof: Float[np.ndarray, "n r"]
-    """From which `verify` computes the upper bound of each key: over all queries Newton's step from `query` (d
-    numbers), 0 for a selectable key; over an ellipsoid a point of the unit ball that stands for a query (a number for
-    each axis)."""
+    """What `verify` computes the upper bound of each key from: over all queries Newton's step from `query` (d numbers),
+    0 for a selectable key; over an ellipsoid a point of the unit ball that stands for a query (a number for each
+    axis)."""
     queries: QueryEllipsoid | None
     """The set of queries that the bounds are about, an ellipsoid with orthogonal axes; None stands for all queries."""
     null: float
@@ -84,7 +84,7 @@ class Ceilings:
 
     @property
     def gap(self) -> Float[np.ndarray, " n"]:
-        """log(upper / lower) of each key, which is 0 where both bounds agree."""
+        """Logarithm of the upper over the lower bound on the attention to each key; 0 where both agree."""
         with np.errstate(divide="ignore"):
             return np.log(self.upper) - np.log(self.lower)
 

@@ -39,7 +39,7 @@ class CeilingProblem:
     keys: Float[np.ndarray, "n r"]
     bias: Float[np.ndarray, " n"]
     bounded: bool
-    """Whether queries u have to satisfy |u| <= 1; else they are not limited."""
+    """Whether the queries u among which is searched have length 1 at most; else they are not limited."""
 
 
 @dataclass

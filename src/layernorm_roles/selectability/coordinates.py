@@ -28,13 +28,13 @@ class Coordinates:
     """
 
     keys: Keys
-    """The keys as they were given."""
+    """The keys as they were given, not yet whitened."""
     whole: Float[np.ndarray, "m n k"] | None
     """The whitened keys without a bias, if one block of rows holds all of them; else None, and `of` computes them."""
     exponent: Int[np.ndarray, "m columns"]
     """Every column of the keys, and a bias, which comes last, is divided by 2**exponent before it is centred."""
     mean: Float[np.ndarray, "m 1 d"]
-    """The mean of the keys whose columns are divided by 2**exponent (called scaled keys below)."""
+    """The mean of the scaled keys, which are the keys with their columns divided by 2**exponent."""
     axes: Float[np.ndarray, "m d k"]
     """Principal axes of the centred and scaled keys, without a bias: a unit vector for each whitened coordinate."""
     inverse: Float[np.ndarray, "m 1 k"]

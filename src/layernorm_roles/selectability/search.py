@@ -48,7 +48,7 @@ _ZERO = 1e-11  # a distance to the hull that counts as none, in whitened units; 
 
 
 class Problem(NamedTuple):
-    """What is searched: m matrices of n keys in r whitened coordinates, of which a bias, if there is one, is the last.
+    """What the search for certificates is given: m matrices of n keys in r whitened coordinates, a bias's the last.
 
     The arrays of a single matrix lack the first axis.
     """

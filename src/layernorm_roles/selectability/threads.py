@@ -28,7 +28,7 @@ class Work:
 
     @classmethod
     def in_words(cls) -> str:
-        """A text such as "3 of 20 parts of this pass, 12 s left"; empty where nothing runs."""
+        """How far the running call of `on_all_cores` is, as "3 of 20 parts of this pass, 12 s left"; or empty."""
         done, items = cls.done, cls.items
         if not done < items:
             return ""

@@ -31,7 +31,7 @@ class MajorityData(Section):
     """The settings from which the sequences of an experiment on the majority task are drawn, but for the seed."""
 
     sequence_length: Annotated[Integer, Field(ge=3, le=255)]
-    """Number of tokens in a sequence."""
+    """Number of tokens in a sequence of the majority task."""
     classes: Annotated[Integer, Field(ge=2, le=255)]
     """Number of different tokens; the paper has 20, and 10 in its model of three dimensions."""
     majority_gap: Annotated[Integer, Field(ge=1, le=255)]
@@ -47,7 +47,7 @@ class MajorityData(Section):
     """How sequences are split. rows: those of one partition (of one set of class counts) may be in both the training
     and the test set, as in the paper's code; partitions: all of one partition are in one of the two sets."""
     test_share: Annotated[Real, Field(gt=0, lt=1)]
-    """Share of the sequences that are kept for testing."""
+    """Share of the sequences that are for testing, not for training."""
 
     @model_validator(mode="after")
     def _both_sets_have_sequences(self):
@@ -73,7 +73,7 @@ class MajorityData(Section):
         return self.sequences // self.labellings + 1
 
     def of_data(self) -> dict[str, Any]:
-        """The values of the fields of `MajorityData` alone, as JSON values by field name."""
+        """The settings from which the sequences are drawn, without those of training, as JSON values by name."""
         return self.model_dump(mode="json", include={*MajorityData.model_fields})
 
 
@@ -102,7 +102,7 @@ class MajorityTraining(MajorityData):
         return self
 
     def of_training(self) -> dict[str, Any]:
-        """The values of the fields of `MajorityTraining`, those of `MajorityData` included, by field name."""
+        """The settings of a training and of its data, without variant, seed, d_model and learning rate, as JSON."""
         return self.model_dump(mode="json", include={*MajorityTraining.model_fields})
 
 

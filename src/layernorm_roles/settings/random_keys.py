@@ -45,7 +45,7 @@ class Law(Section):
     shares: Annotated[Distinct[Annotated[Real, Field(gt=0, lt=1)]], Field(max_length=3)]
     """Expected shares of unselectable keys, between 0 and 1, for which the number of keys is sought."""
     largest: Annotated[Integer, Field(ge=2, le=10**12)]
-    """Largest number of keys that is tried."""
+    """Largest number of Gaussian keys for which the share of unselectable ones is computed."""
 
 
 class RandomKeys(Section):
@@ -60,6 +60,6 @@ class RandomKeys(Section):
     norms: Distinct[Identifier]
     """Names of the norms that are applied to the keys, in float64 and without eps."""
     precision: Precision
-    """The experiment on LayerNorm with eps and in float32."""
+    """How often random keys are unselectable after LayerNorm with an eps, or in float32."""
     law: Law
     """The computation of how many keys it takes, by dimension, for a share of them to be unselectable."""

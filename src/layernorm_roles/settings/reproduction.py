@@ -49,7 +49,7 @@ class Scaled(Section):
     """A built-in norm whose output is multiplied by a constant."""
 
     like: Literal[_BEFORE_ATTENTION]
-    """Name of the built-in norm."""
+    """Name of the built-in norm whose output is multiplied."""
     factor: Annotated[Real, Field(gt=0, le=1e6)]
     """Number that multiplies the norm's output; where a gain or scalar is learnt, its value before training."""
     part: Literal["both", "queries_keys", "values"] = "both"
@@ -89,13 +89,13 @@ class Settings(Section):
     majority: Annotated[dict[Identifier, MajorityExperiment], Field(min_length=1)]
     """Experiments of the majority task, by name."""
     random_keys: RandomKeys
-    """The experiment on random keys."""
+    """The experiment on random keys: how often Gaussian keys are unselectable after each norm."""
     statements: Statements
     """Small experiments on what other documents than the paper say about LayerNorm."""
     text: Annotated[dict[Identifier, Text], Field(min_length=1)]
     """The texts on which language models are trained and their attention keys are tested, by name."""
     language_model: Annotated[dict[Identifier, LanguageModel], Field(min_length=1)]
-    """The language models, by name."""
+    """The language models that are trained and tested, GPTs and BERTs, by name."""
     pretrained: dict[Identifier, PretrainedModel]
     """Pretrained models whose attention keys are tested, by name."""
 

@@ -40,7 +40,7 @@ class Geometry(Section):
     dimensions: Distinct[Annotated[Integer, Field(ge=2, le=65_536)]]
     """Dimensions of the vectors that are normalised."""
     input_norms: Distinct[Annotated[Real, Field(gt=0, le=1e100)]]
-    """Euclidean norms of the input vectors."""
+    """Euclidean norms of the vectors that enter LayerNorm."""
 
 
 class Fusion(Section):
@@ -60,19 +60,19 @@ class Placement(Section):
     text: Identifier
     """Name of the text, in the section `text`, on whose training documents the transformers are trained."""
     depths: _Depths
-    """Numbers of layers of the networks that are trained."""
+    """Numbers of layers of the pre-norm and post-norm networks that are trained."""
     untrained_depths: _Depths
     """Numbers of layers of the untrained networks whose gradients are measured, with and without residuals."""
     d_model: _Width
-    """Size of the residual stream."""
+    """Size of the networks' residual stream."""
     heads: Annotated[Integer, Field(ge=1, le=256)]
-    """Number of attention heads in a layer."""
+    """Number of attention heads in a layer of the networks."""
     context_length: _Width
     """Number of tokens in a training sequence."""
     vocabulary: Annotated[Integer, Field(ge=3, le=65_536)]
     """Number of different tokens: the most frequent ones are kept, all rarer ones become one token."""
     steps: _Steps
-    """Optimiser steps of a training run."""
+    """Optimiser steps of the training of a network."""
     learning_rates: Distinct[LearningRate]
     """Adam's learning rates; each is constant over the training, without warm-up."""
     seeds: NumberOfSeeds
@@ -95,7 +95,7 @@ class BatchDependence(Section):
     """How much the other sequences of a batch, and padding, change a token's output after LayerNorm and BatchNorm."""
 
     batch_sizes: Distinct[Size]
-    """Numbers of sequences in a batch."""
+    """Numbers of sequences in a batch, each of which is tried."""
     repeats: _Count
     """Number of random batches over which each row of the table batch_dependence is a mean."""
     seeds: NumberOfSeeds

@@ -27,9 +27,9 @@ class Source(Section):
     dataset: Word | None = None
     """Name of a dataset of the Hugging Face hub, or a local folder with the hub's layout, if kind is hub."""
     config: Word | None = None
-    """Configuration of the dataset, if kind is hub."""
+    """Name of the dataset's configuration (subset), if kind is hub."""
     split: Word | None = None
-    """Split of the dataset, if kind is hub."""
+    """Name of the dataset's split, such as train, if kind is hub."""
     column: Word | None = None
     """Column that holds the text, if kind is parquet or hub; for parquet, null stands for `text`."""
     label_column: Word | None = None
@@ -38,7 +38,7 @@ class Source(Section):
     """Column by which rows are joined to documents, if kind is parquet or hub: neighbouring rows with an equal value
     are one document, as the paragraphs of an article in SQuAD."""
     limit: Annotated[Integer, Field(ge=1)] | None = None
-    """Largest number of documents to read."""
+    """Largest number of documents to read from the source."""
     licence: Word | None = None
     """Licence of the texts, which is noted in manifest.json beside the prepared text."""
 
@@ -70,7 +70,7 @@ class Split(Section):
     training: Annotated[Real, Field(gt=0, le=1)]
     """Share of the documents that models are trained on."""
     validation: Annotated[Real, Field(gt=0, le=1)]
-    """Share of the documents for the validation loss."""
+    """Share of the documents on which the validation loss is computed."""
     held_out: Annotated[Real, Field(ge=0, le=1)]
     """Share of the documents on which no model is trained, from which the texts to test attention keys are taken."""
 
@@ -88,11 +88,11 @@ class Contexts(Section):
     source: Source | None
     """Source of the contexts; null: they are taken from the corpus' held-out documents."""
     shortest: Number
-    """Smallest number of tokens that a context may have."""
+    """Smallest number of tokens that a context, a text to test keys on, may have."""
     longest: Number
-    """Largest number of tokens that a context may have."""
+    """Largest number of tokens that a context, a text to test keys on, may have."""
     contexts: Number
-    """Number of contexts."""
+    """Number of contexts, the texts on which models' keys are tested."""
 
     @model_validator(mode="after")
     def _lengths_are_ordered(self):
@@ -125,5 +125,5 @@ class Text(Section):
 
     @property
     def entries(self) -> int:
-        """The vocabulary size of the text's tokenizer."""
+        """The vocabulary size of the text's tokenizer: that of GPT-2's, or `vocabulary`."""
         return GPT2_ENTRIES if self.tokenizer == "gpt2" else self.vocabulary

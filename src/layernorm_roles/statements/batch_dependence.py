@@ -22,9 +22,9 @@ from layernorm_roles.settings.statements import BatchDependence
 
 NORMS = {"layernorm": nn.LayerNorm, "batchnorm": nn.BatchNorm1d}
 WIDTH, TOKENS = 64, 16
-"""Size of a token's vector, and number of tokens of a sequence."""
+"""Size of a token's vector, and number of tokens of a sequence, in the random batches that are normalised."""
 PADDING = (0.25, 0.5, 0.75)
-"""Shares of a sequence that are padding."""
+"""Shares of padding in a sequence for which changes of LayerNorm's and BatchNorm's outputs are measured."""
 
 
 def write(plan: Mapping[str, Any], out: str | Path) -> None:

@@ -27,11 +27,11 @@ from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import Fusion
 
 ARRANGEMENTS = ("plain", "residual", "norm", "residual_norm")
-"""What stands between W_O and W_1, see the module's docstring."""
+"""What may stand between attention's W_O and the feed-forward part's W_1: nothing, the residual, LayerNorm, both."""
 EXPANSION = 4
-"""Hidden units of the feed-forward part of a random block, relative to d."""
+"""Hidden units of the feed-forward part of a random transformer block, relative to the width d of the stream."""
 TOKENS_PER_INPUT = 16
-"""Tokens of a random block to which a map is fitted, for each input of the map; as many others test it."""
+"""Tokens of a random block to which a linear map is fitted, for each input of the map; as many others test it."""
 
 
 class AttentionBlock(NamedTuple):
@@ -100,7 +100,8 @@ def linear_errors(
 
 
 def random_blocks(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[AttentionBlock]:
-    """Yield a random block for each width d and seed: Gaussian, with activations of variance 1 and weights of 1/d."""
+    """Yield a random transformer block for each width d and seed: Gaussian activations (variance 1) and weights
+    (1/d)."""
     for d, seed in product(widths, seeds):
         rng = generator(Stream.FUSION, seed, d)
         yield AttentionBlock(

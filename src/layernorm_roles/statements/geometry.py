@@ -26,9 +26,9 @@ from layernorm_roles.settings.statements import Geometry
 EPS = (1e-5, 1e-12)
 """Values of LayerNorm's eps: torch's default, and the example of the essay."""
 SAMPLES = 64
-"""Number of inputs for each size n and length; their directions are random."""
+"""Number of random inputs, for each dimension n and length, on which LayerNorm is compared with torch's."""
 AXES_UP_TO = 512
-"""Largest number n of dimensions for which the ellipsoid of the outputs and their rank are computed."""
+"""Largest number n of dimensions for which the ellipsoid and the rank of the norms' outputs are computed."""
 CLOUD, CLOUD_GAIN, CLOUD_BIAS = 400, (1.4, 0.9, 0.5), (0.6, -0.3, 0.8)
 """Number of points in table `geometry_cloud`, in three dimensions, and the gain and bias of its norms."""
 

@@ -16,9 +16,9 @@ from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.statements.transformer import Matrices, Tokens, TransformerShape, losses
 
 WINDOWS = 128
-"""Number of windows on which a probe is fitted; as many others test it."""
+"""Number of windows of a text on which a linear probe of positions is fitted; as many others test it."""
 RIDGE = 1e-6
-"""Added to the diagonal of the probe's second moments, relative to the diagonal's mean, to make them invertible."""
+"""Added to the diagonal of a linear probe's second moments, relative to its mean, to make them invertible."""
 
 
 def probe_windows(tokens: Tokens, context_length: int, seed: int) -> Int[Tensor, "2 windows length"]:

@@ -23,7 +23,7 @@ from layernorm_roles.settings.statements import ScoreScale
 KEYS = 128
 """Number of keys of a random attention head, and of its queries."""
 MEANS = {"normal": 0.0, "normal_mean_1": 1.0}
-"""The mean of the components of random queries and keys, by name of the source; the lecture notes say "around 1"."""
+"""The mean of random queries' and keys' components, by the value of column source; lecture notes say "around 1"."""
 
 
 def write(plan: Mapping[str, Any], out: str | Path) -> None:

@@ -19,11 +19,11 @@ from layernorm_roles.statements.transformer import (
 )
 
 BATCH = 4
-"""Windows of the text in a training batch of one run."""
+"""Number of windows of the text in one training batch of a network."""
 BETAS, EPS = (0.9, 0.999), 1e-8
 """Adam's decay rates of its two running means, and the number that is added to the root of the second."""
 Run = tuple[float, int]
-"""A training run: its learning rate and its seed."""
+"""A training run of a small transformer: its learning rate and its seed."""
 
 
 def train(

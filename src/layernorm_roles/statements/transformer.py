@@ -24,11 +24,11 @@ Rows = Float[Tensor, "runs p"]
 Matrices = list[Float[Tensor, "runs _ _"]]
 """The parameter matrices of several transformers of one shape (runs), in the order of `TransformerShape.parameters`."""
 Tokens = Integer[np.ndarray, " n"]
-"""A stream of token ids."""
+"""A text as a stream of token ids, in the order of the text."""
 Windows = Int[Tensor, "runs batch tokens"]
-"""Token ids of windows of a text, for each run a batch of them."""
+"""Token ids of windows of a text: for each network, a run, a batch of windows."""
 Observe = Callable[[Float[Tensor, "runs tokens d"]], object]
-"""A function that is called with the residual stream before each layer."""
+"""A function that is called with the residual streams of all networks (runs) before each layer."""
 
 
 class TransformerShape(NamedTuple):

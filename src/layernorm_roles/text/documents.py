@@ -17,7 +17,7 @@ from layernorm_roles.text import downloads
 SAMPLE = "gensim/test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 """The path, in the installed package gensim, of an excerpt of a Wikipedia dump; gensim is not imported."""
 LICENCE = "CC BY-SA (English Wikipedia, the dump excerpt in gensim's package)"
-"""The licence of the Wikipedia excerpt."""
+"""The licence of the excerpt of a Wikipedia dump in the package gensim."""
 
 
 def read(source: Source, folder: Path | None = None) -> Iterator[str]:

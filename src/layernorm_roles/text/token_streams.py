@@ -48,7 +48,7 @@ class TokenStreamWriter:
             self._flush()
 
     def size(self) -> int:
-        """The number of tokens in the stream so far."""
+        """Return the number of tokens that are in the token stream so far."""
         self._flush()
         return self._size
 

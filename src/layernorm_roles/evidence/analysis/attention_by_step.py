@@ -10,13 +10,13 @@ from layernorm_roles.evidence.analysis import language_model
 from layernorm_roles.variants import maps, scaled
 
 ONSET = 0.02
-"""Nats per token: a model has begun to attend once its attention's scores are worth as much."""
+"""Nats per token. A model has begun to attend once setting all attention scores to 0 adds as much to its loss."""
 
 EARLY = 0.1
 """Share of a training after which the size of attention's input is read: 5,000 of the paper's 50,000 steps."""
 
 RUN = ["model", *language_model.RUN]
-"""The columns that tell the runs of table language_model_attention apart."""
+"""Columns of table language_model_attention that tell the training runs apart."""
 
 
 def onsets(attention: pd.DataFrame) -> pd.DataFrame:
@@ -40,25 +40,23 @@ def onsets(attention: pd.DataFrame) -> pd.DataFrame:
 
 
 class Dose(NamedTuple):
-    """A variant as one that is larger or smaller than the variant of its family."""
+    """A variant of the norm as a multiple of the built-in norm layernorm, projection or scale."""
 
     family: str
-    """layernorm, projection or scale: the built-in norm that its results are a multiple of."""
+    """Name of the built-in norm of which the variant is a multiple: layernorm, projection or scale."""
     size: float
-    """That multiple."""
+    """The factor by which the variant's outputs are larger than those of the norm `family`."""
 
 
 FAMILIES = {(True, True): "layernorm", (True, False): "projection", (False, True): "scale"}
-"""The family of a norm by whether it projects and whether it scales."""
+"""Name of the built-in norm that a multiple is compared with, by whether it projects and whether it scales."""
 
 
 def dose(variant: str, norms: Mapping[str, Any], d_model: int = 1) -> Dose | None:
-    """Return the family and size of a variant, built in or one of the settings' `norms`, for vectors of size `d_model`.
+    """Return a variant as a multiple of a built-in norm, for vectors of size `d_model`; None if it is none.
 
-    Without `d_model` a division by d is left out.
-
-    None for what is no multiple of layernorm, projection or scale: for norms that learn, split variants and classes of
-    a user's own.
+    `norms` are those of the settings, among which the variant may be. Without `d_model` a division by d is left out.
+    None is returned for norms that learn, for variants with two norms, and for classes of a user's own.
     """
     entry = norms.get(variant, variant)
     both = maps(scaled(**entry) if isinstance(entry, Mapping) else entry)

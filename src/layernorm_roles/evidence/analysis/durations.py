@@ -16,7 +16,7 @@ RULES = {
     "measure": "language_model_measure",
     "pretrained": "pretrained_measure",
 }
-"""The names of the rules, by which the time left of a run is estimated, that are not called like their stage."""
+"""The Snakemake rule of each stage whose rule is not called like it, by the stage's name in the benchmark files."""
 
 
 def durations(files: Iterable[str | Path]) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from scipy.special import betaincinv, stdtr, stdtrit
 Values = Shaped[np.ndarray, " seeds"] | pd.Series | Sequence[float]
 
 LEVEL = 0.95
-"""Confidence level of every interval."""
+"""Confidence level of all intervals, of means over seeds and of shares alike."""
 
 
 def half_width(values: Values) -> float:
@@ -32,11 +32,11 @@ class Estimate(NamedTuple):
 
     @classmethod
     def of(cls, values: Values) -> "Estimate":
-        """The mean of one value a seed with Student's interval; a single value is both ends of its own; NaN if one is.
+        """Return the mean of values, one a seed, with Student's interval (no length for one); NaN if one is.
 
-        Infinite values stand for diverged runs, which are worse by an amount that nobody knows. With them the mean
-        is infinite, and the interval is the limit of Student's as all infinite values grow together: its lower end
-        becomes infinite too if nearly all runs diverged, and else says nothing (minus infinity).
+        Infinite values stand for diverged runs, which are worse by an amount that nobody knows. With them the mean is
+        infinite, and the interval is the limit of Student's as all infinite values grow together: its lower end becomes
+        infinite too if nearly all runs diverged, and else says nothing (minus infinity).
         """
         values = np.asarray(values, dtype=float)
         if np.isinf(values).any() and not np.isnan(values).any():
@@ -54,7 +54,7 @@ class Estimate(NamedTuple):
         return NOTHING._replace(mean=float(values[0])) if len(values) else NOTHING
 
     def map(self, function: Callable[[float], float]) -> "Estimate":
-        """The increasing `function` of the mean and of both ends."""
+        """Return the estimate whose mean and ends are the increasing `function` of this one's."""
         return Estimate(*map(float, map(function, self)))
 
     def __neg__(self) -> "Estimate":
@@ -125,14 +125,14 @@ def _best(values: pd.DataFrame) -> object:
 
 
 def cross_fitted(values: pd.DataFrame) -> pd.Series:
-    """The setting at which each seed is to be judged, chosen by the other half of the seeds: no index without halves.
+    """Return for each seed the setting, such as a learning rate, that the other half of the seeds chooses.
 
     `values` has a row a seed and a column a setting; less is better, and infinite is a run that came to nothing.
-    Settings that a seed lacks are left out. The seeds at even places of their order choose for those at odd places, and
-    the other way round: the setting with the fewest runs that came to nothing and, among equals, with the lowest mean
-    of the others. So no seed has a part in the choice of its own setting, and a mean over all seeds is one of values
-    that were not chosen for being good; its interval is Student's over the seeds, in which the two settings count as
-    given.
+    Settings that a seed lacks are left out, and with one seed nothing is chosen. The seeds at even places of their
+    order choose for those at odd places, and the other way round: the setting with the fewest runs that came to nothing
+    and, among equals, with the lowest mean of the others. So no seed has a part in the choice of its own setting, and a
+    mean over all seeds is one of values that were not chosen for being good; its interval is Student's over the seeds,
+    in which the two settings count as given.
     """
     values = values.dropna(axis="columns").sort_index()
     if len(values) < 2 or values.empty:
@@ -143,7 +143,7 @@ def cross_fitted(values: pd.DataFrame) -> pd.Series:
 
 
 def rates_chosen_by_others(runs: pd.DataFrame, worse: str, inside: int) -> pd.DataFrame:
-    """The learning rate at which each run is to be judged: the one that is best for the other half of its seeds.
+    """Return, for each run, the learning rate that is best for the other half of its variant's seeds.
 
     Columns variant, seed, base_learning_rate and at_end; a row for each variant and seed, none for a variant of several
     rates and a single seed. `cross_fitted` says how the halves choose, by the lowest `worse`, a column of `runs` that

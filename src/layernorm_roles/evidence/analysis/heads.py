@@ -49,8 +49,8 @@ def by_width(keys: pd.DataFrame) -> pd.DataFrame:
 def gaussian_percent(keys: pd.DataFrame, fewer: int = 0) -> float:
     """Return the per cent of Gaussian keys expected to be unselectable, mean over rows of table key_selectability.
 
-    For each row they are as many as its keys, have as many dimensions less `fewer`, and the same rivals: all keys or,
-    where the row is causal, those before. NaN without rows.
+    For each row they are as many as its keys, have as many dimensions less `fewer`, and as rivals all keys or, where
+    the row is causal, those before. NaN without rows.
     """
     sizes = keys.groupby(["n_keys", "dimensions", "causal"]).size()
     percents = [

@@ -12,10 +12,10 @@ from layernorm_roles.evidence.legends import PAPER_MODEL, legend_order
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 POINT = ["base_learning_rate", "steps"]
-"""The columns in which the runs of one variant and seed of a language model may differ."""
+"""The columns in which runs of one variant and seed differ, where a model has several learning rates or lengths."""
 
 RUN = ["variant", "seed", *POINT]
-"""The columns that tell the runs of a language model apart."""
+"""Columns of table language_model_metrics that tell the training runs of one model apart."""
 
 CHECKPOINTS = ("initial", "final")
 """Names of the checkpoints whose keys are tested: before training and after."""
@@ -40,10 +40,10 @@ def ends(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
 
 
 def runs_at_best_rate(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
-    """The last rows of one run for each variant and seed of a model, with the column at_end.
+    """The last row of one run for each variant and seed of a model, at its best learning rate, with the column at_end.
 
-    The runs are the longest ones, at the rates of `estimate.rates_chosen_by_others`. Two rates are no grid with an
-    inside: they were chosen on other runs, and the better one is judged.
+    Of the longest runs, the other half of the seeds chooses the rate, by `estimate.rates_chosen_by_others`. `at_end`
+    says that the rate is an end of three or more; of two, which other runs chose, the better one is taken.
     """
     runs = ends(metrics, model)
     runs = runs[runs.steps == runs.steps.max()]
@@ -64,12 +64,12 @@ class Attention(NamedTuple):
     """The worth of attention in a model with LayerNorm at its best learning rate, with which runs are compared."""
 
     bare: float
-    """Mean validation loss without attention."""
+    """Mean validation loss of the model without attention, in nats per token."""
     worth: float
     """How far, in nats per token, the mean validation loss with LayerNorm and attention is below that without."""
 
     def learnt(self, share: float) -> float:
-        """The validation loss of a run that has gained the share `share` of the worth of attention."""
+        """Return the validation loss (nats per token) of a run with the share `share` of what attention is worth."""
         return self.bare - share * self.worth
 
 
@@ -88,7 +88,7 @@ def of_single_points(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 def losses_without_attention(metrics: pd.DataFrame, model: str) -> pd.Series:
-    """The final validation loss of a model whose layers have no attention, one value a seed; else that of BASELINES."""
+    """Final validation losses, by seed, of a model without attention, or of the one that BASELINES has in its place."""
     losses = pd.Series(dtype=float)
     for name in filter(None, (model, BASELINES.get(model))):
         losses = final_losses(metrics, name).get(NO_ATTENTION_VARIANT, pd.Series(dtype=float)).dropna()
@@ -123,7 +123,7 @@ def gain_over_unigram(metrics: pd.DataFrame, model: str, variant: str) -> pd.Ser
 
 
 def baselines(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The final validation loss of every variant beside two baselines, in nats per token, of models with one point.
+    """Final validation losses by variant beside two baselines (nats per token), of models with one rate and length.
 
     Columns model, variant, seeds, step, valid_loss, unigram_loss, no_attention_loss (means over seeds; NaN where the
     table lacks them), gain_over_unigram and worth_of_attention (differences of equal seeds), the last two and

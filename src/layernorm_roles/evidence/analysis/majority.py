@@ -23,7 +23,7 @@ SETTING = ["experiment", "d_model", "base_learning_rate"]
 RUN = [*SETTING, "variant", "seed"]
 
 EARLY = 0.2
-"""Share of a training after which it is still early, and the variants differ most in how far they have come."""
+"""Share of a training at which it counts as early; there the variants differ most in how far they have come."""
 
 THRESHOLDS = (1.0, 0.5, 0.35, 0.25)
 """Test losses, in nats per token, to which the table of convergence counts the steps."""
@@ -45,7 +45,7 @@ def random_angle(dim: int) -> float:
 
 
 def early_and_last(metrics: pd.DataFrame) -> tuple[int, int]:
-    """The logged step nearest to the share EARLY of the longest training, and the last step.
+    """Return two logged steps: the one nearest to the share EARLY of the longest training, and the last one.
 
     `metrics` has rows of majority_metrics; those before training, at step 0, are not early in it.
     """
@@ -132,8 +132,8 @@ def convergence(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def last_rows(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the experiment's last step, a row a run; a run that ended before, or whose loss is not a number,
-    has an infinite test loss and an accuracy of 0."""
+    """Return the last row of majority_metrics of every run. A run that ended before its experiment's last step, or
+    whose loss is not a number, has an infinite test loss and an accuracy of 0."""
     last = metrics.sort_values("step").groupby(RUN).tail(1)
     lost = (last.step < last.groupby("experiment").step.transform("max")) | ~np.isfinite(last.test_loss)
     return last.assign(
@@ -146,7 +146,7 @@ By = Literal["loss", "accuracy", "speed"]
 
 
 def best_rates(metrics: pd.DataFrame, by: By, loss: float | None = None) -> pd.DataFrame:
-    """The learning rate at which each run is to be judged, which the other half of its variant's seeds chooses.
+    """Return, for each run, the learning rate that the other half of its variant's seeds chooses.
 
     See `estimate.rates_chosen_by_others`. With `by` = "speed" the steps to the test loss `loss` choose, and a run that
     does not get there has come to nothing. `metrics` is of one experiment and width.
@@ -212,16 +212,16 @@ def costs(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 SIZE_AND_PROJECTION = (("layernorm", "scale"), ("layernorm_small", "scale_released"))
-"""Variants with and without projection, at LayerNorm's size and at a d-th of it."""
+"""Pairs of variants, with projection and without, at LayerNorm's size and at 1/d of that size."""
 
 
 def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
-    """The effects of `two_by_two` at every setting that has the four variants of SIZE_AND_PROJECTION.
+    """Effects of the attention input's size and of projection, at every setting with the variants SIZE_AND_PROJECTION.
 
     Columns SETTING, quantity, step, effect (size, projection or interaction), pairs, mean, low, high. `quantity` is
     steps, to the test loss `loss`, with the ratio of steps that the effect saves as a mean (geometric; its `step` is
-    null), or accuracy, in percentage points at both steps of `early_and_last`. Runs that do not reach the loss
-    leave their seed out of the first.
+    null), or accuracy, in percentage points at both steps of `early_and_last`. Runs that do not reach the loss leave
+    their seed out of the first. `estimate.two_by_two` defines the effects.
     """
     rows = []
     for setting, runs in metrics.groupby(SETTING):

@@ -19,21 +19,21 @@ _PLACE = ["model", "queries", "normalised", "layer"]
 
 
 def number_below(ceilings: pd.DataFrame, threshold: float, bound: str = "upper") -> pd.Series:
-    """Return how many pairs of each row of a table of ceilings have a bound below one of CEILING_SHARES."""
+    """Return, by row of a table of attention ceilings, how many (key, head) pairs have a bound below `threshold`."""
     counts = ceilings[f"{bound}_below"].map(lambda counts: counts[CEILING_SHARES.index(threshold)])
     return counts.astype(float)
 
 
 def by_layer(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a table of ceilings that are of one layer each, without those of all layers together."""
+    """Return the rows of a table of attention ceilings that are about one layer, without those about all layers."""
     return ceilings[ceilings.layer.notna()].astype({"layer": int})
 
 
 def below(ceilings: pd.DataFrame, threshold: float, bound: str = "upper") -> pd.DataFrame:
-    """Return the per cent of pairs that no query of a set gives the threshold: a row a context, columns _PLACE.
+    """Return the per cent of (key, head) pairs that no query of a set gives the share `threshold` of its attention.
 
-    ceilings: table attention_ceilings. Only certified bounds count; with `bound` lower the pairs that no known query
-    gives the threshold.
+    ceilings: table attention_ceilings. A row is a context, a column a model, set of queries, kind of keys and layer.
+    Only certified bounds count; with `bound` lower the pairs that no known query gives the threshold.
     """
     rows = by_layer(ceilings)
     counts = rows.assign(hits=number_below(rows, threshold, bound)).groupby(["context", *_PLACE])
@@ -42,11 +42,11 @@ def below(ceilings: pd.DataFrame, threshold: float, bound: str = "upper") -> pd.
 
 
 def shares_below(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """Return the per cent of pairs that no query of a set gives a threshold, from table attention_ceilings.
+    """Return the per cent of (key, head) pairs that no query of a set gives a share of its attention, for THRESHOLDS.
 
-    Columns model, queries, normalised, layer, threshold, percent (mean over contexts), low, high (95 % interval over
-    contexts; NaN for a single one), contexts and heads (numbers), undecided_percent (pairs whose bounds enclose the
-    threshold; they do not count as below).
+    ceilings: table attention_ceilings. Columns model, queries, normalised, layer, threshold, percent (mean over
+    contexts), low, high (95 % interval over contexts; NaN for a single one), contexts and heads (numbers),
+    undecided_percent (pairs whose bounds enclose the threshold; they do not count as below).
     """
     rows, ceilings = [], by_layer(ceilings)
     heads = (ceilings.pairs // ceilings.n_keys).groupby([ceilings[name] for name in _PLACE]).max()
@@ -64,10 +64,10 @@ def shares_below(ceilings: pd.DataFrame) -> pd.DataFrame:
 
 
 def quantiles(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """Return quantiles of the ceilings of a layer's pairs, from table attention_ceilings.
+    """Return quantiles over a layer's (key, head) pairs of the most attention that a query of a set can give.
 
-    Columns model, queries, normalised, layer, quantile, ceiling (upper bounds; mean over contexts of the quantile in
-    each), low, high (95 % interval over contexts; NaN for a single one).
+    ceilings: table attention_ceilings. Columns model, queries, normalised, layer, quantile, ceiling (upper bounds; mean
+    over contexts of the quantile in each), low, high (95 % interval over contexts; NaN for a single one).
     """
     rows = []
     for place, part in by_layer(ceilings).groupby(_PLACE):
@@ -130,7 +130,7 @@ def cut_heads(keys: pd.DataFrame) -> pd.DataFrame:
 
 
 def ones_ratios(shares: pd.DataFrame) -> pd.DataFrame:
-    """Return the shares along the ones vector with a column ratio, over the share along a random direction, 1/d.
+    """Return shares along the ones vector with a column ratio: the share over 1/d, that along a random direction.
 
     shares: table ones_share or language_model_ones_share, of which the norms of the residual stream are taken, and not
     those of queries and keys, which have fewer dimensions.

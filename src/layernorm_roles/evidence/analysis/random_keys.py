@@ -6,7 +6,7 @@ import pandas as pd
 from layernorm_roles.evidence.analysis.estimate import Estimate, binomial
 
 EXPECTED_KEYS = 10.0
-"""Unselectable keys that a cell must lead to expect before its mean is near enough to normal for a z-score."""
+"""Unselectable keys expected in all matrices of a norm, n and d, from which on their mean has a normal z-score."""
 
 
 def z_scores(norms: pd.DataFrame) -> pd.DataFrame:
@@ -28,10 +28,10 @@ def z_scores(norms: pd.DataFrame) -> pd.DataFrame:
 
 
 def share_of_matrices(cells: pd.DataFrame, undecided: bool = False) -> Estimate:
-    """Return the per cent of matrices in all cells that have an unselectable key, with Clopper and Pearson's interval.
+    """Return the per cent of matrices with an unselectable key, with Clopper and Pearson's interval.
 
-    Counted are certified keys. With `undecided` the share is an upper bound: every key that the data's precision
-    cannot decide counts as the unselectable key of one more matrix.
+    `cells` are rows of table random_keys, taken together. Counted are certified keys. With `undecided` the share is an
+    upper bound: every key that the data's precision cannot decide counts as the unselectable key of one more matrix.
     """
     matrices = int(cells.matrices.sum())
     hits = round(float((cells.any_unselectable * cells.matrices).sum()))

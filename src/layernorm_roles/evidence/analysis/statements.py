@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 RUN = ["placement", "depth", "learning_rate", "seed"]
-"""Columns that name a run of the experiment on pre-norm and post-norm."""
+"""Columns of table placement that tell the training runs of pre-norm and post-norm networks apart."""
 
 
 def final_losses(placement: pd.DataFrame) -> pd.DataFrame:

@@ -22,27 +22,27 @@ from layernorm_roles.provenance import joined
 from layernorm_roles.schemas import SCHEMAS
 
 CLAIMS: tuple[Claim, ...] = tuple(claims())
-"""All claims, in the order of the page."""
+"""All claims of the paper, of other documents and of this repository, in the order of the report."""
 
 _BESIDE = ("random_keys_precision", "language_model_attention")
 TABLES = tuple(dict.fromkeys([*(name for claim in CLAIMS for name in claim.tables), *_BESIDE]))
-"""Names of the tables that the tests may read."""
+"""Names of the Parquet tables of a reproduction that the tests of claims may read."""
 
 
 class Judged(NamedTuple):
-    """The tables claims and comparisons, which the function `judge` makes."""
+    """The tables `claims` and `comparisons` as data frames, which the function `judge` makes."""
 
     claims: pd.DataFrame
-    """Table claims: a row for every claim."""
+    """Table `claims`: a row with number, interval and verdict for every claim."""
     comparisons: pd.DataFrame
-    """Table comparisons: a row for each comparison of a claim, in the order of the claims."""
+    """Table `comparisons`: a row for each number that a claim's test compares, in the order of the claims."""
 
 
 def judge(tables: Tables, at_the_start: Mapping[str, str] = {}, settings: Mapping[str, Any] = {}) -> Judged:
-    """The verdict on every claim, from those of the reproduction's tables that are there.
+    """Return the verdict on every claim and the comparisons behind it, from the `tables` that a reproduction has.
 
-    `at_the_start` are the hashes of the rules when the run began, by claim, and `settings` those of the reproduction
-    today. A rule whose hash at the start is not today's was made after the data.
+    `at_the_start` has each claim's hash of its rule when the reproduction began, and `settings` are the reproduction's
+    today. A rule whose hash is another one today was made after the data.
     """
     today = preregistration.rule_hashes(CLAIMS, settings)
     outcomes = [(claim, claim.judge(tables)) for claim in CLAIMS]
@@ -66,11 +66,11 @@ def judge_files(
     rules: str | Path,
     settings: Mapping[str, Any],
 ) -> None:
-    """Write the tables `claims` and `comparisons`, from the Parquet files `inputs`, by the names of their tables.
+    """Write the tables `claims` and `comparisons` from the Parquet files `inputs`, by the names of their tables.
 
-    Tables that no test reads are left out. `rules` is the file that `preregistration.write_rules` wrote when the run
-    began, a path without a file if there is none, and `settings` are those of the reproduction. The provenance of both
-    files is that of the inputs, joined: judging draws nothing at random, so equal files and code give equal bytes.
+    Tables that no test reads are left out. `rules` is the file that `preregistration.write_rules` wrote when the
+    reproduction began, if it did, and `settings` are the reproduction's. Both files get the joined provenance of the
+    inputs: nothing is drawn at random, so equal files and code give equal bytes.
     """
     chosen = {name: path for name, path in inputs.items() if name in TABLES}
     provenance = joined((store.read_provenance(path) for path in chosen.values()), {})

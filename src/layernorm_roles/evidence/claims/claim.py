@@ -1,9 +1,8 @@
-"""The claims as the YAML files of this folder give them, and how the outcome of its test makes a claim's row.
+"""The class `Claim`, filled from the YAML files of this folder, and how the outcome of its test makes rows of tables.
 
-A file <module>.yaml has parts, each two documents: what the claims of the part have where they say nothing else, and
-the claims. Each has keys of `Claim`, and may have `again`: a list of further claims that change some of its keys,
-mostly `name` and `of`. `source_adds` and `statement_adds` are appended to its source and statement there, and a further
-claim is primary only if it says so.
+A file <module>.yaml has parts of two YAML documents: the keys of `Claim` that hold for all claims of the part, and the
+list of its claims. A claim may have `again`: a list of further claims that change some of its keys, mostly `name` and
+`of`, append `source_adds` and `statement_adds` to its source and statement, and are primary only if they say so.
 """
 
 import inspect
@@ -34,10 +33,10 @@ from layernorm_roles.evidence.claims.rules import Verdict
 from layernorm_roles.schemas import SCHEMAS
 
 TESTS = projection.TESTS | language_model.TESTS
-"""The tests that no comparisons of quantities can say, by name."""
+"""The functions that test a claim where no comparisons of quantities can, by the name that the YAML files use."""
 
 GEOMETRY = "Untrained models pass this test, too: it shows what geometry gives, and nothing that is learnt."
-"""What the reason says of a claim that untrained models pass."""
+"""Sentence added to the reason of a claim's verdict where untrained models pass the claim's test as well."""
 
 
 def _function(test: Mapping[str, Any]) -> Callable[..., Outcome]:
@@ -59,57 +58,57 @@ def _sizes(name: str) -> Callable[[Tables, str | None], str]:
 class Claim(BaseModel):
     """One claim and its test. All texts are plain; a page or table that shows them escapes them.
 
-    In the texts {NAMES} in braces are thresholds of `rules`, filled in.
+    A name in braces in a text, such as {ZERO}, is a threshold of `rules`, whose value is filled in.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     name: str
     part: Literal["projection", "scaling", "documents"]
-    """Part of the page that the claim belongs to."""
+    """Part of the report in which the claim is shown: on projection, on scaling, or on other documents."""
     source: str
-    """Where the claim is made."""
+    """The document that makes the claim, and where in it."""
     statement: str
     paper_value: str | None = None
-    """The number that the source gives, as written; None if it gives none."""
+    """The number that the claim's source gives, as written there; None if it gives none."""
     setting: str = ""
-    """What differs from the source's setting in every run; `sizes` adds what differs in the run at hand."""
+    """How the runs differ from the source's setting, in words; the sentence of `sizes` is appended to it."""
     statistic: str
-    """What `measured` is, with its unit."""
+    """In words, the measured number that the claim is judged by, with its unit."""
     unit: str = ""
-    """The unit as it is written after the number; RATIO marks a ratio."""
+    """The unit as it is written after the measured number, such as " nats"; RATIO marks a ratio."""
     control: str
-    """What isolates the claimed cause; the control that has a number of its own comes first."""
+    """In words, the comparisons that isolate the claimed cause, first the one whose number table claims shows."""
     rule: str
-    """In words, when the claim counts as reproduced, or when the statement holds."""
+    """In words, what measurements must show for the claim to be reproduced, or for the statement to hold."""
     primary: bool = False
-    """Whether the claim is one of about ten that were named before the run, see `role`."""
+    """Whether the claim is one of about ten named before the runs, whose p-values are corrected together."""
     of: str | None = None
     """The experiment of the majority task, or the model, that the claim is about; None if it is about whole tables."""
     also: tuple[str, ...] = ()
-    """Further experiments or models that the test reads."""
+    """Experiments of the majority task, or models, that the claim's test reads beside the one in `of`."""
     tables: tuple[Annotated[str, AfterValidator(partial(one_of, SCHEMAS, what="table"))], ...]
-    """Tables without which the claim cannot be tested."""
+    """Names of the Parquet tables without which the claim cannot be tested."""
     compare: tuple[Request, ...] = ()
-    """The comparisons that test the claim, the claim's own first; `quantity` is that of those that name none."""
+    """The comparisons that test the claim, first that of its main number; `quantity` holds for those that name none."""
     quantity: str | None = None
     test: Annotated[Callable[..., Outcome], PlainValidator(_function)] | None = None
-    """In place of comparisons, one of TESTS, `function`, with its arguments."""
+    """In place of `compare`: a function of TESTS, which the YAML entry names under `function`, with its arguments."""
     gate: tuple[dict[str, Any], ...] = ()
-    """Trained models that must be clearly better than two baselines, or there is no verdict: `keys_of` or `losses_of`,
-    lists of variants as `language_model.gated` takes them, and `model`, if that is not `of`."""
+    """Trained models that must be clearly better than two baselines, or there is no verdict: arguments of
+    `language_model.gated`, where `of` is the model unless `model` is given."""
     reported: Number = None
-    """What the source reports for the first comparison; of a table a number for each layer."""
+    """What the source reports for the quantity that is compared first: a number or, for a table, a list by layer."""
     sizes: Annotated[Callable[..., str], PlainValidator(_sizes)] = _sizes("none")
-    """The function of `sizes.SIZES` that describes the sizes of the run at hand beside those of the source."""
+    """The function of `sizes.SIZES` that states the sizes of this reproduction beside those of the source."""
     figures: tuple[str, ...] = ()
-    """Names of the figures that show the claim."""
+    """Names of the figures that the report shows with the claim."""
     shown: tuple[str, ...] = ()
-    """Names of the readable tables that show the claim."""
+    """Names of the tables for readers (CSV and Markdown) that show the claim's numbers."""
     target: Literal["majority", "random_keys", "language_model", "pretrained", "statements"]
-    """The workflow's target that makes all that the claim needs."""
+    """What to ask Snakemake for, such as `majority`, to make all tables that the claim's test reads."""
     numbers: dict[str, Any]
-    """The test as the YAML file has it, and the numbers whose names stand in it or in the texts: a part of the rule."""
+    """The numbers of the claim's rule: the test as in the YAML file, and all thresholds and effects that it names."""
 
     @model_validator(mode="before")
     @classmethod
@@ -129,29 +128,29 @@ class Claim(BaseModel):
 
     @property
     def words(self) -> dict[str, str]:
-        """The texts that make the rule, by the names of their fields, and the role."""
+        """The texts of the claim that its preregistered rule fixes, and its role, by the names of their fields."""
         texts = ("statement", "setting", "statistic", "control", "rule", "unit", "role")
         return {name: getattr(self, name) for name in texts}
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The experiments and models that the test reads; empty if it reads whole tables."""
+        """The experiments of the majority task and models that the claim's test reads; empty for whole tables."""
         return (*([self.of] if self.of else []), *self.also)
 
     @property
     def of_paper(self) -> bool:
-        """Whether the claim is the paper's, in a setting of the paper's, and not one that was taken elsewhere."""
+        """Whether the claim is the paper's, and its test in a setting of the paper's, not in another one."""
         return self.source.startswith("Brody") and ";" not in self.source
 
     @property
     def role(self) -> str:
-        """The column `role` of table claims."""
+        """The claim's role in table claims: primary, exploratory or other documents."""
         if self.primary:
             return "primary"
         return "other documents" if self.part == "documents" else "exploratory"
 
     def judge(self, tables: Tables) -> Outcome:
-        """Return the outcome of the test on `tables`, which has no comparisons if they lack what the test needs."""
+        """Return the outcome of the claim's test, without comparisons if `tables` lack what the test needs."""
         try:
             if missing := [name for name in self.tables if name not in tables]:
                 raise Untestable(f"This run has no {' and no '.join(missing)}.parquet.")
@@ -166,7 +165,7 @@ class Claim(BaseModel):
             return Outcome((), str(lack), runs=lack.runs)
 
     def verdict(self, outcome: Outcome) -> Verdict:
-        """Return the verdict that the comparisons make, by the first table of `rules` if the claim is the paper's."""
+        """Return the claim's verdict on its test's `outcome`, by one of the two tables in `rules`."""
         if outcome.not_trained or not outcome.comparisons:
             return Verdict.NOT_TESTED
         parts, cause = outcome.findings()
@@ -176,7 +175,7 @@ class Claim(BaseModel):
         return verdict if self.of_paper else rules.OUR_WORDS.get(verdict, verdict)
 
     def row(self, outcome: Outcome, tables: Tables) -> dict[str, Any]:
-        """Return the row of table `claims`, but for the columns that need the hash of the rule or the other claims."""
+        """Return the claim's row of table `claims` for its test's `outcome`, but for p_holm and rule_fixed."""
         nothing = Comparison("", NOTHING, outcome.runs)
         first = (*outcome.comparisons, nothing)[0]
         controls = (row for row in outcome.comparisons if (row.role, row.unit) == ("control", first.unit))
@@ -202,9 +201,9 @@ class Claim(BaseModel):
     def corrected(
         self, row: Mapping[str, Any], outcome: Outcome, p_holm: float, family: int
     ) -> dict[str, Any]:
-        """Return the row with `p_holm`, the claim's p-value with Holm's correction for `family` primary claims.
+        """Return the claim's row of table `claims` with `p_holm`, its p-value corrected for `family` primary claims.
 
-        A verdict that rests on effects which the correction leaves open is not tested.
+        A verdict that rests on effects becomes "not tested" where the correction leaves them open.
         """
         rests = row["verdict"] in rules.OF_EFFECTS and (outcome.effects or row["verdict"] == Verdict.REVERSED)
         if not rests or p_holm < 1 - LEVEL:
@@ -215,7 +214,7 @@ class Claim(BaseModel):
         return {**row, "p_holm": p_holm, **verdict}
 
     def comparisons(self, outcome: Outcome) -> Iterator[dict[str, Any]]:
-        """Yield the claim's rows of table `comparisons`."""
+        """Yield the claim's rows of table `comparisons`: one for each number that the outcome of its test compares."""
         for place, row in enumerate(outcome.comparisons, start=1):
             yield {
                 "claim": self.name,
@@ -244,7 +243,7 @@ def _numbers(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def claims() -> Iterator[Claim]:
-    """Yield all claims, in the order of the page; ValueError, naming file, claim and key, for one that is wrong."""
+    """Yield all claims, in the order of the report; a ValueError names file, claim and key of a wrong one."""
     for module in comparing.MODULES:
         file = Path(module.__file__).with_suffix(".yaml")
         parts = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))

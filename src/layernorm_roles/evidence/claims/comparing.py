@@ -1,4 +1,4 @@
-"""The test that an entry of the YAML files gives as data: what is asked of a quantity's columns, or between two."""
+"""Tests of claims that YAML files give as data: which columns of a measured quantity to compare, and what to ask."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -28,17 +28,17 @@ from layernorm_roles.evidence.claims.quantities import BEFORE_TRAINING, Measured
 from layernorm_roles.variants import PAPER_PROJECTION
 
 MODULES = (projection, scaling, language_model, pretrained, documents)
-"""The modules with the quantities that the YAML files beside them name, in the order of the page."""
+"""The modules of claims, in the order of the report; each has QUANTITIES, and a YAML file of claims beside it."""
 
 QUANTITIES = {name: quantity for module in MODULES for name, quantity in module.QUANTITIES.items()}
-"""The quantities of all modules, by name."""
+"""All measured quantities that the YAML entries of claims can compare, by name."""
 
 PASSING = {BEFORE_TRAINING: UNTRAINED, "without norm ": "the same heads without the norm"}
-"""In words, models or keys that may pass a test as well, by the beginning of the names of their columns."""
+"""What the report calls models or keys that pass a claim's test as well, by the beginning of their columns' names."""
 
 
 def one_of(known: Collection[Any], name: Any, what: str) -> Any:
-    """Return `name`; raise ValueError, which says what is unknown, if it is not among the `known` ones."""
+    """Return `name`; raise ValueError, which says what (`what`) is unknown, if `name` is not among the `known` ones."""
     if name not in known:
         raise ValueError(f"unknown {what} {name!r}; expected one of {', '.join(map(str, known))}")
     return name
@@ -49,7 +49,7 @@ def one_of(known: Collection[Any], name: Any, what: str) -> Any:
 
 @cache
 def reported_numbers() -> dict[str, Any]:
-    """Return the effects that the paper reports, by the names that claims give them, or a list of one a layer."""
+    """Return the effects that the paper reports, by the names that claims give them; of its tables, a list by layer."""
     small, models = reported()["majority"], reported()["language_model"]
     with_projection, without = (small[v]["test_accuracy"][rules.ACCURACY_STEP] for v in PAPER_PROJECTION)
     gaps = {
@@ -68,9 +68,9 @@ def reported_numbers() -> dict[str, Any]:
 
 
 def number(given: Any) -> Any:
-    """Return the number that a claim gives as such, by its name, or as a product such as "0.5 accuracy_gap".
+    """Return the number that a claim's entry gives as such, by its name, or as a product such as "0.5 accuracy_gap".
 
-    ValueError for an unknown name.
+    Raises ValueError for a name that is neither a reported number nor a threshold of `rules`.
     """
     if not isinstance(given, str):
         return given if given is None else float(given)
@@ -85,40 +85,40 @@ def number(given: Any) -> Any:
 # What an entry asks for
 
 Number = Annotated[Any, BeforeValidator(number)]
-"""A number as `number` takes it from an entry."""
+"""Pydantic type of a number in the entry of a claim: plain, the name of a known number, or a product of both."""
 
 
 class Request(BaseModel):
-    """A comparison that a claim asks for: of each column that the name stands for, where that has a * for any text."""
+    """A comparison that a claim asks for: of columns of a quantity, or of each that matches where a name has a *."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     over: tuple[str, ...] = ()
-    """Two columns, the first minus the second; of a quantity in the unit × these are logarithms."""
+    """Two columns of the quantity, compared as first minus second; where the unit is ×, as a ratio by its logarithm."""
     alone: str = ""
-    """In place of `over`, one column."""
+    """The single column of the quantity that the claim looks at, where no two are compared by `over`."""
     less: tuple[Number, str, str] | None = None
-    """A number and two columns: so many times the difference of these is taken from the difference, by seed; an entry
-    has under `plus` what is added to it."""
+    """(k, a, b): for each seed, k times column a minus column b is taken from the difference of `over`. The YAML key
+    `plus` means that it is added."""
     asked: str | None = None
-    """The key of ASKED that says what is asked, which is itself the key of the entry; None if nothing is."""
+    """What is asked of the estimate, as a key of ASKED, which is the YAML key as well; None if nothing is asked."""
     number: Number = None
-    """The number that is asked, which the entry has under the key `asked`; a list has one for each layer."""
+    """What the estimate is held against, the value of the YAML key `asked`; a list has a number for each layer."""
     role: Role
-    """Without what is asked of a gate, which says that there is something to explain, there is no verdict."""
+    """Why the comparison is made, see `Role`. The claim gets no verdict where one in the role gate is not met."""
     part: int | Literal["cause", "each"] | None = None
-    """The part of the verdict that it counts in, see `Comparison.part`; each: every column is a part."""
+    """The part of the verdict in which the comparison counts, see `Comparison.part`; "each": every column is a part."""
     quantity: Annotated[
         Quantity, PlainValidator(lambda name: QUANTITIES[one_of(QUANTITIES, name, "quantity")])
     ]
     of: str | None
-    """The experiment or model."""
+    """The experiment of the majority task, or the model, whose runs are compared; None for whole tables."""
     elsewhere: bool = False
-    """Whether the claim is about another experiment or model."""
+    """Whether the comparison is of another experiment or model than the claim that asks for it."""
     if_lacking: Literal["leave out", "cannot tell"] | None = None
-    """What becomes of it where the run lacks a column or an experiment; None if the claim cannot be tested then."""
+    """What becomes of the comparison if a column or experiment is missing; None: the claim cannot be tested then."""
     also: Annotated[str, AfterValidator(partial(one_of, PASSING, what="value of also"))] | None = None
-    """If columns whose names begin with this meet what is asked as well, the claim's row says so."""
+    """A beginning of column names, see PASSING: table claims says so if those columns meet what is asked as well."""
 
     @model_validator(mode="before")
     @classmethod
@@ -139,16 +139,16 @@ class Request(BaseModel):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the two columns that are compared, or of the one."""
+        """The names of the two columns that the request compares, or of the single one that it looks at."""
         return self.over or (self.alone,)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of all columns that the comparison reads."""
+        """The names of all columns that the request reads: those that it compares, and those of `less`."""
         return (*self.names, *(self.less[1:] if self.less else ()))
 
     def question(self, column: str) -> Question | None:
-        """Return what is asked of a column, with the number of its layer if each has one; None if nothing is."""
+        """Return what is asked of a column, with its layer's number where `number` is a list; None if nothing is."""
         if self.asked is None:
             return None
         by_layer = isinstance(self.number, list)
@@ -156,7 +156,7 @@ class Request(BaseModel):
         return ask(self.asked, bound, self.quantity.unit)
 
     def comparison(self, columns: Sequence[str], **measured: Any) -> Comparison:
-        """Return the comparison of columns, with what was `measured` of them; if that is left out nothing was."""
+        """Return the comparison of `columns` with the fields `measured`; without an estimate nothing was measured."""
         than = " over " if self.quantity.unit == RATIO else " minus "
         words = than.join(columns) + (f", {self.of}" if self.elsewhere else "")
         if self.less:
@@ -168,9 +168,9 @@ class Request(BaseModel):
         )
 
     def comparisons(self, measured: Measured, beginning: str = "") -> Iterator[Comparison]:
-        """Yield the comparisons of the columns whose names have this beginning; Untestable without columns or seeds.
+        """Yield the request's comparisons of what was `measured`, in the columns whose names have this `beginning`.
 
-        Those with a beginning count in no part of the verdict.
+        With a beginning they count in no part of the verdict. Untestable if columns or seeds are missing.
         """
         names = [beginning + name for name in self.names]
         for i, columns in enumerate(
@@ -190,9 +190,9 @@ class Request(BaseModel):
 
 
 def compare(requests: Sequence[Request], reported: Any, tables: Tables) -> Outcome:
-    """Return the outcome of the comparisons that a claim asks for; `reported` is a number or, of a table, one a layer.
+    """Return the outcome of the comparisons that a claim asks for; `reported` is the source's number, or one a layer.
 
-    The columns of a place that may not be lacking are measured together, and those that may be with them.
+    The columns of one experiment or model that must be there are measured together, an optional one along with them.
     """
     measured: dict[tuple[Any, ...], Measured] = {}
     rows, others, notes, specifics, passing = [], [], [], [], {}

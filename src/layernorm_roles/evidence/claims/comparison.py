@@ -13,24 +13,24 @@ from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.rules import Finding, all_of
 
 Tables = Mapping[str, pd.DataFrame]
-"""Tables of a reproduction by their names in schemas.SCHEMAS."""
+"""Parquet tables of a reproduction as data frames, by their names in schemas.SCHEMAS."""
 
 RATIO = "×"
-"""The unit of ratios, whose effect is the logarithm."""
+"""The unit of comparisons that are ratios, whose estimates are logarithms."""
 
 CAUSE = "cause"
-"""The part of a verdict that says whether the claimed cause makes the effect."""
+"""Name of that part of a claim's verdict which says whether the claimed cause makes the effect."""
 
 Role = Literal["effect", "control", "gate", "context"]
-"""Why something is compared: it is what the claim says; it isolates the claimed cause; it says whether models are
-trained at all; or nothing is asked of it, and a reader wants to know it."""
+"""Why a number is compared. effect: it is what the claim says; control: it isolates the claimed cause; gate: it says
+whether models are trained at all; context: nothing is asked of it, and a reader wants to know it."""
 
 UNTRAINED = "untrained models"
-"""What the column `also_passed_by` calls the models before training."""
+"""What table claims calls models before training, in its column `also_passed_by`."""
 
 
 class Untestable(Exception):
-    """Raised by a test that lacks a table, a variant, a step or seeds; the message becomes the reason.
+    """Raised by a claim's test if a table, variant, step or seed is missing; the message is the reason in table claims.
 
     `runs` is the number of runs that are there and cannot tell; 0 where the reproduction did not run what is tested.
     """
@@ -44,18 +44,18 @@ class Untestable(Exception):
 
 
 class Question(NamedTuple):
-    """What is asked of an estimate, in words and as a function to the finding."""
+    """What is asked of an estimate: in words, and as a function that returns the finding."""
 
     words: str
-    """What follows the word "asked"; {} stands for the number."""
+    """The question in words, such as "at least {}", with {} in place of the number that is asked."""
     find: Callable[[Estimate, Estimate, float], Finding]
-    """The finding, from the estimate, from the one with all that proofs leave open counted, and from the number."""
+    """The finding, as a function of the estimate, of its worst case by what proofs leave open, and of the number."""
     difference: bool = False
-    """Whether nothing but a difference from 0 meets it, so that a p-value of no difference belongs to it."""
+    """Whether only a difference from 0 can meet the question, so that a p-value of no difference belongs to it."""
     share: float = 1.0
-    """The share of an entry's number that is asked; 0 where the entry gives "true" as the number."""
+    """The asked number over the one that an entry gives: 0.5 for half of it, 0 where the entry says "true"."""
     number: float = np.nan
-    """The number that is asked; of a ratio the logarithm."""
+    """The number that the question holds an estimate against; for a ratio its logarithm."""
 
 
 def _at_most(estimate: Estimate, _: Estimate, most: float) -> Finding:
@@ -86,11 +86,11 @@ ASKED = {
     "all_at_most": Question("all at most {}", lambda each, _, most: rules.true(each.high <= most)),
     "all_more_than": Question("all more than {}", lambda each, _, least: rules.true(each.low > least)),
 }
-"""What may be asked of an estimate, by the name that entries of the YAML files give it."""
+"""The questions that claims can ask of an estimate, by the keys of the entries in the YAML files."""
 
 
 def ask(kind: str, number: float = 1.0, unit: str = "") -> Question:
-    """Return the question of ASKED called `kind` about a number, which is in the unit of the estimate."""
+    """Return the question of ASKED called `kind` about `number`, which is in `unit`: a ratio, not its logarithm."""
     question = ASKED[kind]
     asked = question.share * (np.log(number) if unit == RATIO else number)
     written = np.exp(asked) if unit == RATIO else asked
@@ -102,74 +102,74 @@ def ask(kind: str, number: float = 1.0, unit: str = "") -> Question:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A row of table `comparisons`: what is compared, what is measured, what is asked of it."""
+    """A row of table comparisons: what is compared, what is measured, what is asked of it."""
 
     words: str
     """What is compared, such as "scale_released over layernorm"."""
     estimate: Estimate
-    """The number with its interval; of a ratio the logarithm."""
+    """The measured number, with its interval, that is compared; for a ratio its logarithm."""
     n_runs: int | None
-    """Pairs or runs behind the estimate."""
+    """Number of runs, pairs of runs, documents or matrices behind the estimate; None if nothing was measured."""
     question: Question | None = None
     role: Role = "effect"
     unit: str = ""
     statistic: str = ""
-    """What the estimate is; empty where it is the statistic of the claim."""
+    """In words, what the estimate is; empty where the claim's `statistic` says it."""
     part: int | Literal["cause"] | None = None
-    """The part of the verdict in which the finding counts; None for that of the role: an effect counts in part 0, the
-    claim's own number, a control in its CAUSE, and others in none."""
+    """The part of the verdict in which the finding counts: 0 is the claim's own number, further numbers what else it
+    says, CAUSE its cause. None leaves it to the role: an effect counts in 0, a control in CAUSE, others in none."""
     worst: Estimate = NOTHING
-    """The estimate with all that proofs leave open counted."""
+    """The estimate if all cases count that proofs leave open, such as borderline keys as unselectable."""
 
     @cached_property
     def finding(self) -> Finding | None:
-        """The answer to the question; None if nothing is asked."""
+        """What the estimate shows of what is asked: seen, smaller, absent and so on; None if nothing is asked."""
         asked = self.question
         return asked and asked.find(self.estimate, self.worst, asked.number)
 
     @property
     def counts_in(self) -> int | str | None:
-        """The part of the verdict in which the finding counts; None if it counts in none."""
+        """The part of the claim's verdict in which the comparison's finding counts; None if it counts in none."""
         part = {"effect": 0, "control": CAUSE}.get(self.role) if self.part is None else self.part
         return part if self.question else None
 
     @property
     def there(self) -> bool:
-        """Whether what is asked is there, if only by less than is asked."""
+        """Whether the effect that the comparison asks for is there, even if it is smaller than asked."""
         return self.finding in rules.THERE
 
     @property
     def met(self) -> bool | None:
-        """Whether what is asked is met; None if that cannot be known, or nothing is asked."""
+        """Whether the estimate is as asked; None if that cannot be known, or nothing is asked."""
         return None if self.finding in (None, Finding.UNDECIDED) else self.finding == Finding.SEEN
 
     def shown(self, *columns: str) -> dict[str, float]:
-        """Return the estimate and the ends of its interval, in its unit, under the names of three columns."""
+        """Return the estimate and the ends of its interval, a ratio as such, under the names of three `columns`."""
         estimate = self.estimate.map(np.exp) if self.unit == RATIO else self.estimate
         return dict(zip(columns, estimate, strict=True))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The comparisons of a test, and what no comparison shows."""
+    """What the test of a claim returns: its comparisons, and what none of them shows."""
 
     comparisons: tuple[Comparison, ...]
-    """The first is the claim's own: its estimate is `measured`, and its runs are those of the claim."""
+    """The test's comparisons. The first is the claim's main one: table claims shows its estimate and number of runs."""
     reason: str = ""
     reported: float | None = None
-    """What the source gives for the first estimate, in its unit; None if it gives no number."""
+    """What the claim's source reports for the first comparison, in its unit; None if it gives no number."""
     also_passed_by: str | None = None
-    """Models without what the claim is about that pass the test too, such as UNTRAINED; None if none do."""
+    """Models or keys without what the claim is about that pass its test too, such as UNTRAINED; None if none do."""
     specifics: str = ""
     """A sentence that table `claims` appends to the claim's statement, on sizes without which it cannot be read."""
     not_trained: bool = False
-    """Whether a gate says that there is nothing to judge: then there is no verdict."""
+    """Whether a gate failed, such as models that hardly beat their baselines, so that there is no verdict."""
     runs: int = 0
-    """Without comparisons, the number of runs that are there and cannot tell."""
+    """Of a test without comparisons, the number of training runs that exist and cannot decide the claim."""
 
     @property
     def effects(self) -> list[Comparison]:
-        """The comparisons whose differences are there and count in the verdict."""
+        """The comparisons that count in the verdict and show the difference from 0 that is asked for, or less of it."""
         counted = (row for row in self.comparisons if row.counts_in is not None)
         return [row for row in counted if row.question.difference and row.there]
 
@@ -180,7 +180,7 @@ class Outcome:
         return float(np.max([p_value(row.estimate, row.n_runs or 0) for row in rows] or np.nan))
 
     def findings(self) -> tuple[list[Finding], Finding]:
-        """Return the findings of the parts of the verdict, and that of its CAUSE: seen if nothing is asked of it."""
+        """Return the findings on the parts of the verdict, and on its CAUSE: seen if nothing is asked of that."""
         parts = {row.counts_in for row in self.comparisons} - {None, CAUSE}
         *of_parts, of_cause = (
             all_of(*(row.finding for row in self.comparisons if row.counts_in == part))

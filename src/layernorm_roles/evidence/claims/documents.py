@@ -1,4 +1,4 @@
-"""What other documents say about LayerNorm: quantities of the experiments on their statements.
+"""Measured quantities for claims of other documents about LayerNorm: an essay, a question, and lecture notes.
 
 The essay has LayerNorm as h(g(f(x))), with f a projection, g a scaling, h gain and bias. The question on W_O asks when
 one matrix can do the work of W_O and W_1. Lecture notes speak of LayerNorm before the parts of a layer or after them,
@@ -47,9 +47,9 @@ def geometry(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
 
 
 def radius(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return how far the radius of LayerNorm's outputs is from sqrt(n), with eps inside the root and outside it.
+    """Return differences of the radius of LayerNorm's outputs from sqrt(n), over sqrt(n), by the place of eps.
 
-    Away from the origin means inputs whose root mean square is at least CLOSE.
+    Away from the origin means inputs whose root mean square is at least CLOSE; eps is inside the root or outside it.
     """
     rows = tables["geometry"].query("quantity == 'radius_mean'")
     rows = rows[rows.eps == rows.eps.max()]
@@ -63,9 +63,9 @@ def radius(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
 
 
 def missed(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return the per cent of the held-out variance that the best single map of the heads misses, for each seed.
+    """Return, by seed, the per cent of held-out variance that the best linear map of all heads' outputs misses.
 
-    Columns are arrangements of residual and norm, with the widest random weights, those of each width, and trained.
+    A column is what stands between W_O and W_1: in the widest random blocks, in those of each width, in trained ones.
     """
     means = {}
     for name, rows in tables["fusion"].groupby("arrangement"):
@@ -79,11 +79,11 @@ def missed(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
 # Pre-norm and post-norm
 
 PLACES = {"pre": "pre-norm", "post": "post-norm", "none": "no LayerNorm"}
-"""In words, where a network has its LayerNorms."""
+"""What the report calls the placements of LayerNorm in a network, by their values in the tables."""
 
 
 def final_loss_gap(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return post-norm's final loss minus pre-norm's, in the deepest and shallowest networks; 0 where both diverged."""
+    """Return post-norm's final loss minus pre-norm's (nats), in deepest and shallowest networks; 0 if both diverge."""
     losses = statements.final_losses(tables["placement"])
     if missing := {"pre", "post"} - set(losses.placement):
         raise Untestable(f"The run has no {' and no '.join(sorted(missing))}-norm.")
@@ -102,8 +102,7 @@ def final_loss_gap(tables: Tables, _: str | None, columns: Sequence[str]) -> Mea
 
 
 def first_gradient_change(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return the decades by which the first layer's gradient changes from the shallowest to the deepest networks, which
-    are untrained.
+    """Return by how many decades the first layer's gradient changes from shallowest to deepest untrained networks.
 
     Negative where gradients vanish with depth, positive where they explode, infinite where they leave the range of
     float32.
@@ -160,7 +159,7 @@ def change_with_the_batch(tables: Tables, _: str | None, columns: Sequence[str])
 
 
 def exponents(x: str, y: str, table: pd.DataFrame) -> pd.Series:
-    """Return the exponent p of y ~ x^p, of two columns of a table, for each seed."""
+    """Return, for each seed, the exponent p of y ~ x^p, where `x` and `y` name columns of `table`."""
     return pd.Series({seed: statements.exponent(part[x], part[y]) for seed, part in table.groupby("seed")})
 
 
@@ -177,7 +176,7 @@ def softmax(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
 
 
 def score_exponents(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return the exponents over d_k of the mean and of the standard deviation of scores, of components with mean 1."""
+    """Return, by seed, the exponents over d_k of scores' mean and standard deviation, for components with mean 1."""
     ones = tables["score_scale"].query("source == 'normal_mean_1' and not divided")
     if ones.d_k.nunique() < 2:
         raise Untestable("The run has a single d_k.")

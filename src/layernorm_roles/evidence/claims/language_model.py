@@ -2,12 +2,12 @@
 
 "Without scaling" is `projection`, "with" is `layernorm`. A key is unselectable if a certificate shows that no query
 gives it the highest score, and undecided if the data's precision cannot tell. Quantities and tests take the name of a
-model in the column `model` of the tables. Of a model with several learning rates each run is judged at the rate that
-the other half of the seeds chooses, see `analysis.language_model.runs_at_best_rate`.
+model in the column `model` of the tables. Of a model with several learning rates each run counts at the rate that the
+other half of the seeds chooses, see `analysis.language_model.runs_at_best_rate`.
 
 Every claim about trained models passes one gate: a variant whose keys are looked at must be clearly better than the
-frequencies of tokens and than the same model without attention; where losses are compared, one of the variants must
-be, since another one may have lost what attention is worth.
+frequencies of tokens and than the same model without attention; where losses are compared, one of the variants must be,
+since another one may have lost what attention is worth.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ PER_CENT, POINTS, NATS = " %", " points", " nats"
 
 
 def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()) -> Measured:
-    """Return a loss of a language model at the end, in nats per token: a row a seed, a column a variant and a baseline.
+    """Return a final loss of a language model in nats per token: a row a seed, a column a variant and a baseline.
 
     The baselines are the model without attention, of equal seeds or, for a model of BASELINES, in the mean, and the
     frequencies of tokens (`UNIGRAM`). Beside them stand the losses before training. Untestable if one of `variants` is
@@ -79,7 +79,7 @@ def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()
 
 
 def at_the_largest_gap(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return the validation losses by variant at the step at which projection minus layernorm has its largest mean."""
+    """Return validation losses by seed and variant (nats) at the step where projection minus layernorm is largest."""
     own = tables[LOSSES][tables[LOSSES].model == model]
     wide = own.pivot(index=["step", "seed"], columns="variant", values="valid_loss")
     step = int((wide.projection - wide.layernorm).groupby("step").mean().idxmax())
@@ -87,15 +87,15 @@ def at_the_largest_gap(tables: Tables, model: str, variants: Sequence[str]) -> M
 
 
 def size_and_scaling(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return what a small input of attention, and leaving scaling out, add to the final validation loss, by seed."""
+    """Return, by seed, what a small attention input, and leaving scaling out, add to the final loss (nats)."""
     frame = losses("valid_loss", tables, model, [*chain(*models.SIZE_AND_SCALING)]).frame
     return Measured(two_by_two(-frame, *models.SIZE_AND_SCALING, "scaling"))
 
 
 def of_attention(column: str, tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return a column of language_model_attention, of whole models at the end, in nats per token, by seed and variant.
+    """Return a measurement on attention of whole models after training, in nats per token, by seed and variant.
 
-    Variants of a single seed are left out.
+    `column` is one of table language_model_attention. Variants of a single seed are left out.
     """
     table = tables.get("language_model_attention")
     if table is None or not (table.model == model).any():
@@ -124,7 +124,7 @@ def baselines(tables: Tables, model: str, variant: str) -> Iterator[Comparison]:
 def gated(
     outcome: Outcome, tables: Tables, model: str, keys_of: Sequence[str] = (), losses_of: Sequence[str] = ()
 ) -> Outcome:
-    """Return the outcome of a test without a verdict unless the trained models are clearly better than both baselines.
+    """Return `outcome`, without a verdict unless the trained models are clearly better than both baselines.
 
     That must be so of all variants `keys_of` whose keys were looked at, and of one at least of those whose losses were
     compared, `losses_of`.
@@ -142,7 +142,7 @@ def gated(
 
 
 def scale_of_attention(tables: Tables, model: str) -> models.Attention:
-    """Return what attention is worth in a language model; raise Untestable where that is not known, or nothing."""
+    """Return a model's loss without attention, and how far attention lowers it; Untestable if that is not above 0."""
     scale = models.attention(tables[LOSSES], model)
     if not scale.worth > 0:
         known = "is worth nothing" if pd.notna(scale.worth) else "is not known to be worth anything"
@@ -199,7 +199,7 @@ def _largest_rates(runs: pd.DataFrame) -> Iterator[Comparison]:
 
 
 def steps_to_attention(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return the steps until runs are the share TRAINS of the way from the loss without attention to LayerNorm's."""
+    """Return the steps until runs have the share TRAINS of what attention is worth to LayerNorm (validation loss)."""
     loss = scale_of_attention(tables, model).learnt(rules.TRAINS)
     own = tables[LOSSES][tables[LOSSES].model == model]
     run = ["variant", "seed", "base_learning_rate"]
@@ -224,10 +224,10 @@ CAUSAL, GAUSSIAN = " causal", "Gaussian keys, "
 def of_place(
     tables: Tables, model: str, variant: str, site: str, texts: str
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The rows of key_selectability on a variant's keys at a site: "" with those after training, and BEFORE_TRAINING
-    with those before, if there are any. Untestable if there are none after training.
+    """Yield rows on a variant's keys at a site: with "" after training, with BEFORE_TRAINING before it, if any.
 
     The rivals of a key are all keys of its context, as in the paper; at a site that ends in CAUSAL, the keys before it.
+    Untestable if there are no rows after training. Rows are those of key_selectability.
     """
     keys = tables[KEYS]
     keys = keys[(keys.model == model) & (keys.texts == texts) & (keys.variant == variant)]
@@ -268,7 +268,7 @@ def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str])
 
 
 def with_unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, for each seed, the per cent of sentences with an unselectable key at the input of some attention."""
+    """Return, by seed, the per cent of sentences with an unselectable key at the input of some attention."""
     percents = {}
     for variant in columns:
         for before, rows in of_place(tables, model, variant, "after_norm", "sentences"):
@@ -286,7 +286,7 @@ IN_HEADS = "keys unselectable in the heads, mean over layers and heads"
 def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
     """Test whether trained heads have about as many unselectable keys as equally many Gaussian keys have.
 
-    Each width of heads below that of the model named `model` is judged by `of_width`.
+    Each width of heads below that of the model named `model` is compared by `of_width`.
     """
     widths = narrower(tables[KEYS], model)
     if len(widths) < 2:
@@ -332,7 +332,7 @@ def _among_keys_before(tables: Tables, widths: dict[int, str]) -> Iterator[Compa
 
 
 def of_width(d: int, heads: Measured, column: str, zero: float) -> Comparison:
-    """Compare the unselectable keys of heads with Gaussian keys': at least half as many are asked, and at most twice.
+    """Compare the unselectable keys of heads with Gaussian keys': at least half as many, at most twice as many.
 
     Where Gaussian keys have at most `zero` per cent there is no least number, and `zero` is the most in any case.
     Undecided keys count as unselectable where it is asked whether there are too many.
@@ -371,4 +371,4 @@ QUANTITIES = {
     "sentences": Quantity(with_unselectable, PER_CENT),
 }
 TESTS = {"stability": stability, "head_widths": head_widths}
-"""The functions that entries of language_model.yaml name under `test`."""
+"""Functions that test claims about language models, by the name under `test` in language_model.yaml."""

@@ -1,10 +1,10 @@
-"""Whether the rule of a claim was fixed before the run whose data it judges.
+"""Whether the rule of a claim was fixed before the reproduction whose data it judges.
 
 The rule of a claim is its words and numbers: statement, statistic, control, rule and unit, the comparisons that are
 asked for, the thresholds that these name, what the source reports, and the settings of the runs that the claim reads,
-with the first seed. When a run begins, `write_rules` writes a hash of each rule beside the commit of the code; a claim
-whose rule has another hash when it is judged was changed after that. Code does not count: a test that holds the kept
-numbers shows whether an edit of code changed them.
+with the first seed. When a reproduction begins, `write_rules` writes a hash of each rule beside the commit of the code;
+a claim whose rule has another hash when it is judged was changed after that. Code does not count: a test that holds the
+kept numbers shows whether an edit of code changed them.
 """
 
 import hashlib
@@ -18,20 +18,20 @@ from layernorm_roles.catalogue import settings_behind
 from layernorm_roles.evidence.claims.claim import Claim
 
 NOT_OF_THE_RUNS = {"seeds_per_job", "in_one_job", "runs_per_job", "checkpoint_every"}
-"""Keys of the settings that are no part of a rule: they say how runs are shared out to jobs and saved."""
+"""Keys of the settings that the hash of a claim's rule leaves out: how runs are shared out to processes and saved."""
 
 
 class Rules(NamedTuple):
-    """The rules with which a reproduction began."""
+    """The hashes of all claims' rules when a reproduction began, with the commit of the code."""
 
     commit: str
-    """The commit of the code, or "unknown"."""
+    """Git commit of the code with which the reproduction began, or "unknown"."""
     rules: dict[str, str]
-    """The hash of each claim's rule, by the name of the claim."""
+    """The hash of each claim's words, numbers and settings, by the name of the claim."""
 
 
 def rule_hashes(claims: Iterable[Claim], settings: Mapping[str, Any]) -> dict[str, str]:
-    """The hash of every claim's rule, of 16 hexadecimal digits, by the claim's name.
+    """Return the hash of every claim's rule, of 16 hexadecimal digits, by the claim's name.
 
     `settings` are those of the reproduction, with the keys of config.yaml. A rule has the first seed and the settings
     behind each table that its claim reads; where the claim names experiments or models, of them alone.
@@ -62,9 +62,9 @@ def _of_the_runs(section: Any) -> Any:
 
 
 def write_rules(path: str | Path, claims: Iterable[Claim], settings: Mapping[str, Any], commit: str) -> None:
-    """Write the commit and the hashes of the claims' rules as JSON to `path`, unless there are results beside it.
+    """Write `commit` and the hashes of the claims' rules as JSON to `path`, unless results lie beside it already.
 
-    Where results have been made since, the file that is there, or that there is none, stays as it is.
+    Where there are results, the file, or its absence, says what was fixed before them, and stays as it is.
     """
     if not plan.begun(Path(path).parent):
         rules = Rules(commit, rule_hashes(claims, settings))
@@ -72,7 +72,7 @@ def write_rules(path: str | Path, claims: Iterable[Claim], settings: Mapping[str
 
 
 def read_rules(path: str | Path) -> Rules:
-    """The rules that `write_rules` wrote to `path`; none if there is no such file. ValueError for another file."""
+    """Return the hashes that `write_rules` wrote to `path`; none if it is missing, ValueError for another file."""
     if not Path(path).exists():
         return Rules("unknown", {})
     written = json.loads(files.read_bytes(path))

@@ -18,13 +18,13 @@ MEAN, CUT = "mean over layers", "cut to the fewest components"
 MORE, IDLE = "without the norm minus with it", "able and idle"
 OVER_GAUSSIAN = f"{CUT} over Gaussian keys"
 SITES = {"head": "", "head_without_norm": "without norm "}
-"""How the names of columns begin, by the site of the keys."""
+"""How column names begin, by the site of the keys: heads as the model uses them, and heads made without the norm."""
 
 HALF, TENTH, _ = numbers.THRESHOLDS
 
 
 def of_model(table: pd.DataFrame, model: str) -> pd.DataFrame:
-    """Return the rows of one pretrained model; Untestable if they are of fewer than two documents."""
+    """Return the rows of `table` on one pretrained model; Untestable if they come from fewer than two documents."""
     part = table[table.model == model]
     if part.context.nunique() < 2:
         documents = "one document" if len(part) else "no documents"
@@ -33,7 +33,7 @@ def of_model(table: pd.DataFrame, model: str) -> pd.DataFrame:
 
 
 def with_mean(percents: pd.DataFrame, beginning: str = "") -> pd.DataFrame:
-    """Return per cents by layer under columns "layer 1" and so on, with their mean; each name has the `beginning`."""
+    """Return per cents by layer in columns "layer 1" and so on, with their mean; each name has the `beginning`."""
     named = percents.rename(columns="layer {}".format).assign(**{MEAN: percents.mean(axis=1)})
     return named.add_prefix(beginning)
 
@@ -45,10 +45,10 @@ def cases(number: int, columns: pd.DataFrame) -> dict[str, int]:
 
 
 def unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, for each document, the per cent of the keys in a model's heads that no query can select.
+    """Return, for each document, the per cent of the keys in a pretrained model's heads that no query can select.
 
     Columns are the layers and their mean, for keys as the model uses them and for keys made without the norm, and the
-    mean over layers of heads that are cut to their fewest principal components, as such and over Gaussian keys'.
+    mean over layers of heads cut to their fewest principal components, as such and as a ratio to Gaussian keys.
     """
     keys = of_model(tables["pretrained_keys"], model)
     cuts = keys[keys.site == "head_cut"]
@@ -70,11 +70,11 @@ def unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured
 
 
 def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, for each document, the per cent of pairs of a key and a head for which no query behind the norm gives the
-    key half of its attention, by layer.
+    """Return, by document, the per cent of pairs of key and head in which no query behind the norm gives the key half.
 
-    Beside them: what keys made without the norm have more, what a tenth of the attention makes of the last layer, and
-    of the pairs that could get half those that do not get it from any query of their text.
+    Half means half of the query's attention; columns are the layers and their mean. Beside them: what keys made without
+    the norm have more, the per cent for a tenth of the attention in the last layer, and of the pairs that could get
+    half those that do not get it from any query of their text.
     """
     pairs = numbers.by_layer(of_model(tables["attention_ceilings"], model))
 
@@ -107,8 +107,8 @@ def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
 
 
 def along_ones(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, for each document, the logarithm of the share of norms' inputs along the ones vector over that along a
-    random direction, of the pretrained model and of one with random weights.
+    """Return, by document, the logarithm of a ratio: the share of norms' inputs along the ones vector, over that along
+    a random direction, for the pretrained model and one with random weights.
     """
     ratios = numbers.ones_ratios(of_model(tables["ones_share"], model))
     names = np.where(ratios.checkpoint == "random", BEFORE_TRAINING, "") + "hidden vectors"
@@ -119,8 +119,8 @@ MOVED = ("with the projection changed", "as much along a random direction")
 
 
 def attention_moved(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, for each document, the per cent of a query's attention that goes to other keys when the projection is
-    changed, and when as much along a random direction is.
+    """Return, by document, the per cent of a query's attention that moves to other keys if the norms' projection is
+    left out or added, and if as much along a random direction is.
     """
     moved = of_model(tables["projection_shift"], model).groupby("context")
     return Measured(100 * moved[["total_variation", "random_direction"]].mean().set_axis(MOVED, axis=1))

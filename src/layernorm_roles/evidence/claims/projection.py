@@ -81,10 +81,10 @@ of_rate = partial(of_experiment, rate=rules.ACCURATE_RATE)
 
 
 def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
-    """Return the runs of `variants` at the rates that the other seeds choose; Untestable if one is an end of the grid.
+    """Return the runs of `variants`, each at the learning rate that is best for the other half of its variant's seeds.
 
-    `by` says by what a rate is the best one. If layernorm_small is there, it is among them, and no reason for
-    Untestable.
+    `by` says by what a rate is best. Runs of layernorm_small are included where there are any. Untestable if a rate of
+    `variants` is an end of the grid, since a better one may lie beyond.
     """
     part = of_experiment(table, experiment, *variants)
     part = part[part.variant.isin([*variants, "layernorm_small"])]
@@ -100,12 +100,12 @@ def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *varian
 
 
 Select = Callable[..., pd.DataFrame]
-"""Which runs of an experiment are judged: `of_setting`, `of_rate`, or `of_best_rates` with what a rate is chosen by."""
+"""Chooses the runs of an experiment that a test reads: `of_setting`, `of_rate`, or `of_best_rates` with its `by`."""
 
 _arrivals = partial(majority.arrivals, run=majority.RUN)
 to_test_loss = partial(_arrivals, column="test_loss", level=rules.TEST_LOSS)
 to_equal_attention = partial(_arrivals, column="attention_share", level=rules.EQUAL, for_good=True)
-"""Ways to count the steps of every run: to the test loss TEST_LOSS, or to attention that stays equal, by EQUAL."""
+"""Function that counts each run's steps until attention stays equal, by EQUAL; `to_test_loss`: until TEST_LOSS."""
 
 
 # Quantities of the majority task
@@ -117,12 +117,12 @@ def by_variant(metrics: pd.DataFrame, column: str, step: int) -> pd.DataFrame:
 
 
 def final_accuracy(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Return the final test accuracy in per cent, 0 for a run that was lost: a row a seed, a column a variant."""
+    """Return the final test accuracy in per cent, 0 for a run that diverged: a row a seed, a column a variant."""
     return 100 * majority.last_rows(metrics).pivot(index="seed", columns="variant", values="test_accuracy")
 
 
 def steps(select: Select, count: Callable, tables: Tables, of: str, variants: Sequence[str]) -> Measured:
-    """Return the steps that the runs of an experiment take, as `count` counts them."""
+    """Return, by seed and variant, the steps to a goal of the chosen runs of experiment `of`, as `count` counts."""
     return steps_of(count(select(tables[METRICS], of, *variants)), variants)
 
 
@@ -137,14 +137,14 @@ def accuracy(select: Select, tables: Tables, experiment: str, variants: Sequence
 
 
 def accuracy_at_the_end(select: Select, tables: Tables, experiment: str, variants: Sequence[str]) -> Measured:
-    """Return the final test accuracy in per cent of the runs that `select` chooses; 0 for a run that was lost."""
+    """Return the final test accuracy in per cent of the runs that `select` chooses; 0 for a run that diverged."""
     return Measured(final_accuracy(select(tables[METRICS], experiment, *variants)))
 
 
 def first_and_last(
     select: Select, column: str, change: Callable, tables: Tables, experiment: str, variants: Sequence[str]
 ) -> Measured:
-    """Return a column of majority_metrics at the last step and before training, as the function `change` makes it."""
+    """Return a column of majority_metrics, put through `change`, at the last step and before training, by seed."""
     metrics = select(tables[METRICS], experiment, *variants)
     first, last = (change(by_variant(metrics, column, step)) for step in (0, int(metrics.step.max())))
     if first.empty:
@@ -158,7 +158,7 @@ RANDOM = "a random direction"
 
 
 def minus(values: pd.DataFrame, high: str, low: str, **fields: Any) -> Comparison:
-    """Return the comparison of two columns of angles, a row a seed; `fields` are further ones of `Comparison`."""
+    """Return the comparison `high` minus `low` of two columns, a row a seed; in degrees, unless `fields` say else."""
     estimate, n, _ = Measured(values).estimate(high, low)
     return Comparison(
         **{"words": f"{high} minus {low}", "unit": DEGREES} | fields, estimate=estimate, n_runs=n
@@ -181,7 +181,7 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
     """Test Figure 2b: compare the mean angle between queries and the ones vector without projection and with it.
 
     Keys that were projected have no part along the ones vector, and a score does not see that part of a query. So both
-    parts of the query are judged beside the angle: turning would be a growth of the part along the ones vector.
+    parts of the query are measured beside the angle: turning would be a growth of the part along the ones vector.
     """
     metrics = of_setting(tables[METRICS], experiment, *COMPARED)
     parts = majority.query_parts(of_setting(tables[VECTORS], experiment, "layernorm"))
@@ -267,7 +267,7 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
 
 
 def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
-    """Return by how many percentage points scaling only is more accurate in the end, at the least and largest width."""
+    """Return, by seed, scaling's final accuracy minus LayerNorm's and projected_qk's, in points, by width."""
     compared = ("layernorm", "scale", "projected_qk")
     metrics = of_experiment(tables[METRICS], experiment, *compared, single=["base_learning_rate"])
     accuracies = {int(d): final_accuracy(part) for d, part in metrics.groupby("d_model")}
@@ -303,7 +303,7 @@ def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str])
 
 
 TESTS = {"parallel": parallel, "on_a_plane": on_a_plane}
-"""The functions that entries of projection.yaml name under `test`."""
+"""Functions that test claims about the majority task, by the name under `test` in projection.yaml."""
 
 _STEPS, _ACCURACY = f"steps to test loss {rules.TEST_LOSS}", "test accuracy at the last step"
 _EQUAL, _DEVIATION = "steps until attention is equal for good", "standard deviation of the attention scores"
@@ -342,4 +342,4 @@ QUANTITIES = {
         size_and_projection, RATIO, _CELLS, ("size", "projection", "interaction"), ("TEST_LOSS",)
     ),
 }
-"""The quantities of the majority task that entries name."""
+"""Quantities of the majority task that claims can compare, by the names that YAML entries use."""

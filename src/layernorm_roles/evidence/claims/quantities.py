@@ -16,17 +16,17 @@ from layernorm_roles.evidence.claims.comparison import Untestable
 from layernorm_roles.evidence.legends import LEGENDS, legend_order
 
 BEFORE_TRAINING, UNIGRAM = "untrained ", "unigram"
-"""How the names of columns begin that are about models before training; the column of the tokens' frequencies."""
+"""How column names begin for models before training; the column of a model that knows tokens' frequencies alone."""
 
 
 class Known(NamedTuple):
-    """An estimate that is not the mean of a sample of seeds."""
+    """An estimate that is not a mean over seeds, such as a share of matrices or the largest of exact values."""
 
     estimate: Estimate
     n: int
-    """The number of cases behind the estimate."""
+    """The number of cases, such as random matrices or runs, behind the estimate."""
     worst: Estimate = NOTHING
-    """The estimate with all that proofs leave open counted; NOTHING where nothing is left open."""
+    """The estimate if all cases count that proofs leave open; NOTHING where none is left open."""
 
     @classmethod
     def range_over(cls, values: pd.Series, n: int = 1) -> "Known":
@@ -40,29 +40,29 @@ class Measured:
 
     frame: pd.DataFrame = field(default_factory=pd.DataFrame)
     worst: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """The values of columns in which proofs leave something open, with all of that counted."""
+    """`frame` with all cases counted that proofs leave open, for those of its columns that have such cases."""
     cases: Mapping[str, int] = field(default_factory=dict)
-    """Number of cases behind the per cents of a column, in all rows together."""
+    """Number of cases, such as keys, behind the per cents of a column, in all rows together, by the column's name."""
     known: Mapping[str, Known] = field(default_factory=dict)
-    """What stands in place of a column whose rows are no sample of seeds."""
+    """Estimates by the name of a column, where they are not means over the rows of `frame`."""
     last_steps: pd.DataFrame | None = None
-    """Where values are steps until something is reached, NaN if it is not: the last step of each run."""
+    """Where the values are steps until something is reached (NaN if it is not), the last step of each run."""
     what: str = ""
-    """The words before the name of a column in the message that it is not there."""
+    """The words before a column's name in the message that the reproduction lacks that column."""
     note: str = ""
-    """A sentence on the runs, for the reason."""
+    """A sentence on the runs that were measured, which is added to the reason of a claim's verdict."""
     specifics: str = ""
-    """A sentence on sizes without which the statement of a claim cannot be read."""
+    """A sentence on sizes, such as d_head, without which the statement of a claim cannot be read."""
 
     def columns(self, name: str) -> list[str]:
-        """Return the columns that a name, with * for any text, stands for; raise Untestable if there are none."""
+        """Return the columns that `name`, with * for any text, stands for; raise Untestable if there are none."""
         columns = [column for column in (*self.frame, *self.known) if fnmatchcase(column, name)]
         if not columns:
             raise Untestable(f"The run has no {self.what}{name.removesuffix(' *')}.")
         return columns
 
     def estimate(self, *names: str, less: tuple[float, str, str] | None = None) -> Known:
-        """Return the mean of a column, or of the difference of two, less a multiple of the difference of two others.
+        """Return the mean over rows of a column or of two columns' difference, less a multiple of such a difference.
 
         Where values are steps it is the logarithm of the ratio of two columns. Untestable with fewer than two seeds.
         """
@@ -78,7 +78,7 @@ class Measured:
         return Known(self._mean(values, names[0]), len(values), worst)
 
     def counted(self, name: str, estimate: Estimate) -> str:
-        """Return the number of cases behind 0 or 100 per cent, as in "0 of 147,456"; empty for other per cents."""
+        """Return the number of cases behind a column's 0 or 100 per cent, as in "0 of 147,456"; else nothing."""
         if name not in self.cases or estimate.mean not in (0, 100):
             return ""
         return f"{self.cases[name] if estimate.mean else 0:,} of {self.cases[name]:,}"
@@ -105,7 +105,7 @@ class Measured:
 
 
 def enough(values: pd.Series, what: str) -> pd.Series:
-    """Return the values, of which there is one a seed; raise Untestable, naming `what`, if there are fewer than two."""
+    """Return `values`, of which there is one a seed; raise Untestable, naming `what`, if there are fewer than two."""
     if len(values) < 2:
         count = f"only {len(values)} seed" if len(values) else "no run"
         raise Untestable(f"The run has {count} of {what}: no interval over seeds.")
@@ -127,9 +127,9 @@ def refuse_rate_at_grid_end(at_end: pd.Series, rates: pd.Series, what: str) -> N
 
 
 def steps_of(runs: pd.DataFrame, variants: Sequence[str]) -> Measured:
-    """Return steps by seed and variant, with a note on the runs of `variants` that do not get to what ends the count.
+    """Return the steps to a goal by seed and variant, with a note on the runs of `variants` that do not reach it.
 
-    `runs` has a row a run, with the columns variant, seed, steps (NaN if it is not reached) and last_step.
+    `runs` has a row a run, with the columns variant, seed, steps (NaN if the goal is not reached) and last_step.
     """
     compared = runs[runs.variant.isin(variants)]
     number, lost = (part.variant.value_counts() for part in (compared, compared[compared.steps.isna()]))
@@ -145,20 +145,20 @@ def steps_of(runs: pd.DataFrame, variants: Sequence[str]) -> Measured:
 
 
 class Quantity(NamedTuple):
-    """A quantity that entries may name: how it is measured, and of which columns."""
+    """Something that claims can compare: how it is measured from the tables, and which columns it has."""
 
     measure: Callable[..., Measured]
-    """From the tables, the experiment or model, and the names of the columns that are compared."""
+    """Function of the tables, the experiment or model, and the names of the columns that are compared."""
     unit: str = ""
     words: str = ""
-    """What the values are, for the column `statistic`; empty where the claim's statistic says it."""
+    """What the values are, for the column `statistic` of comparisons; empty where the claim's statistic says it."""
     columns: tuple[str, ...] = ()
-    """The columns that entries may name, * for any text; variants of the norm if empty."""
+    """Names of the columns that claims can compare, * for any text; if empty, the variants of the norm."""
     thresholds: tuple[str, ...] = ()
-    """Names of the thresholds of `rules` with which the quantity is measured."""
+    """Names of the thresholds in `rules` that the measurement uses; they belong to the rule of a claim."""
 
     def knows(self, name: str) -> bool:
-        """Whether `name` may be the name of a column in an entry."""
+        """Return whether `name` may be that of a column of the quantity, in the entry of a claim."""
         if not self.columns:
             return name.removeprefix(BEFORE_TRAINING) in {*LEGENDS, UNIGRAM}
         return any(fnmatchcase(name, column) for column in self.columns)

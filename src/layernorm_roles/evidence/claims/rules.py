@@ -68,13 +68,13 @@ ZERO = 1.0
 """Per cent. What the paper prints as 0 may be this much: an eps of 1e-5 leaves keys slightly off their sphere."""
 
 ALL = 95.0
-"""Per cent. What the paper draws as "always" is at least this; the exact interval of 100 in 100 begins at 96.4."""
+"""Per cent of matrices. What the paper draws as "always" is at least this; 100 in 100 have an interval from 96.4."""
 
 CONTRADICTION = 5.0
 """Standard errors of the mean z-score from 0: a simulation that is further from the exact expectation is wrong."""
 
 HIGH_DIMENSION = 13
-"""From this dimension on the paper finds no unselectable random key."""
+"""Dimension of the keys from which on the paper finds no unselectable key among random ones."""
 
 EQUAL = 0.99
 """Attention counts as equal over the classes if its perplexity is this share of their number (1: exactly equal).
@@ -82,8 +82,8 @@ Untrained models have about 0.90 and trained ones 0.994 or more, so that 0.9 wou
 trained runs, which are not those that it judges.)"""
 
 NEARER = 2.0
-"""Times. The slides give no number for how much nearer to equal the attention comes: half the standard deviation of the
-scores is taken as what they claim. (Chosen after a look at trained runs, which are not those that it judges.)"""
+"""Factor by which scores' deviation must fall for attention to be nearer to equal. The slides give no number: half is
+taken as what they claim. (Chosen after a look at trained runs, which are not those that it judges.)"""
 
 FLAT = 1e-3
 """Keys lie on a plane if their smallest singular value is at most this share of the largest. Float32 rounds a
@@ -98,18 +98,18 @@ TENFOLD = 1.0
 """Decades. Gradients that differ by more than a factor of 10 between first and last layer vanish or explode."""
 
 EXPONENT = 0.05
-"""A measured power law has the predicted exponent if the whole interval is within this of it."""
+"""A measured power law has the predicted exponent if its whole interval is within this of the prediction."""
 
 CLOSE = 1e-3
 """Root mean square below which a vector counts as very close to the origin; LayerNorm makes it about 1."""
 
 RADIUS = 0.01
-"""A vector is scaled to the radius √n if its radius is within this share of it."""
+"""A vector is scaled to the radius √n if its length is within this share of √n."""
 
 TRAINS = 0.5
-"""Share of the way. A run has learnt to attend once it is this share of the way from the loss without attention down to
-LayerNorm's at its best learning rate; it trains if it ends this share of the way from the loss of the tokens'
-frequencies down to the loss without attention. Half, since runs end near one of the two losses."""
+"""A share of a difference of losses. A run has learnt to attend once it is this share of the way from the loss without
+attention down to LayerNorm's at its best learning rate; it trains if it ends this share of the way from the loss of the
+tokens' frequencies down to the loss without attention. Half, since runs end near one of the two losses."""
 
 PAIRS = 10
 """Pairs of runs, at least, behind a ratio of the steps to learning to attend: runs learn it at some step or much later,
@@ -141,7 +141,7 @@ ATTENTION = 0.3
 
 
 class Verdict(StrEnum):
-    """The word that ends the judgement of a claim; MEANINGS defines each."""
+    """The verdict on a claim, one of eight words; MEANINGS says what each word means."""
 
     REPRODUCED = "reproduced"
     PARTIAL = "partial"
@@ -174,7 +174,7 @@ MEANINGS: dict[Verdict, str] = {
     ),
     Verdict.NOT_TESTED: "This run lacks what the test needs, or its intervals are too wide to tell.",
 }
-"""What each word of a verdict means, for the reader of the page."""
+"""What each word of a verdict on a claim means, as the report tells its reader."""
 
 
 OUR_WORDS = {
@@ -188,7 +188,7 @@ OUR_WORDS = {
 OF_EFFECTS = frozenset(
     {Verdict.REPRODUCED, Verdict.HOLDS, Verdict.PARTIAL, Verdict.CONFOUNDED, Verdict.REVERSED}
 )
-"""Verdicts that say that an effect is there, or its opposite."""
+"""Verdicts by which an effect, or its opposite, is there: on primary claims they need a corrected p below 5 %."""
 
 
 class Finding(StrEnum):
@@ -202,14 +202,14 @@ class Finding(StrEnum):
 
 
 THERE = frozenset({Finding.SEEN, Finding.SMALLER})
-"""Findings of an effect that has the claimed direction, whatever its size."""
+"""Findings of a comparison by which the effect has the claimed direction, whatever its size."""
 
 NOT_THERE = frozenset({Finding.ABSENT, Finding.REVERSED})
-"""Findings of an effect that is none, or that has the opposite direction."""
+"""Findings of a comparison by which there is no effect, or one in the opposite direction."""
 
 
 def effect(estimate: Estimate, reported: float) -> Finding:
-    """Whether an effect of the reported kind is there, by the rule at the top of this file.
+    """Return whether an effect of the reported size is seen, smaller, absent, reversed or undecided.
 
     `reported` is positive: the effect that the paper reports or, for a question of ours, the smallest that matters
     times two.
@@ -222,7 +222,7 @@ def effect(estimate: Estimate, reported: float) -> Finding:
 
 
 def direction(estimate: Estimate) -> Finding:
-    """The finding on a statement that names the sign of an effect and no number.
+    """Return the finding on a statement that names the sign of an effect and no number.
 
     The effect is seen if its whole interval lies above 0, reversed if below, and undecided if the interval holds 0. It
     is never absent, since no interval shows that there is no effect at all.
@@ -233,16 +233,16 @@ def direction(estimate: Estimate) -> Finding:
 
 
 def above(estimate: Estimate, threshold: float) -> Finding:
-    """Whether the whole interval lies above the threshold, for statements that come without a number."""
+    """Return seen if the whole interval lies above `threshold`, absent if none of it does, else undecided."""
     if estimate.low > threshold:
         return Finding.SEEN
     return Finding.ABSENT if estimate.high <= threshold else Finding.UNDECIDED
 
 
 def at_most(estimate: Estimate, worst: Estimate, threshold: float) -> Finding:
-    """Whether the whole interval lies at or below the threshold.
+    """Return seen if the estimate's whole interval lies at or below `threshold`, absent if above it, else undecided.
 
-    Of a share of certified cases `worst` counts the cases that proofs leave open as well, and has to lie there too.
+    `worst` is the estimate with the cases that proofs leave open counted as well, and has to lie there too.
     """
     if above(estimate, threshold) == Finding.SEEN:
         return Finding.ABSENT
@@ -250,7 +250,7 @@ def at_most(estimate: Estimate, worst: Estimate, threshold: float) -> Finding:
 
 
 def within(estimate: Estimate, predicted: float, tolerance: float) -> Finding:
-    """Whether the whole interval is within the tolerance of the predicted value."""
+    """Return seen if the whole interval is within `tolerance` of `predicted`, absent if outside it, else undecided."""
     if max(abs(estimate.low - predicted), abs(estimate.high - predicted)) <= tolerance:
         return Finding.SEEN
     outside = estimate.low > predicted + tolerance or estimate.high < predicted - tolerance
@@ -258,12 +258,12 @@ def within(estimate: Estimate, predicted: float, tolerance: float) -> Finding:
 
 
 def true(condition: bool | np.bool_) -> Finding:
-    """Seen or absent, for a comparison in which nothing is random."""
+    """Return the finding seen if the condition holds, else absent, for a comparison in which nothing is random."""
     return Finding.SEEN if condition else Finding.ABSENT
 
 
 def all_of(*findings: Finding) -> Finding:
-    """The finding on a statement that says several things at once.
+    """Return the finding on a statement that says several things at once, from the findings on each.
 
     Seen if all are, smaller if all are there and one is smaller, reversed if all are; absent if one is not there.
     """
@@ -277,9 +277,9 @@ def all_of(*findings: Finding) -> Finding:
 
 
 def verdict(own: Finding, isolated: Finding = Finding.SEEN, *rest: Finding) -> Verdict:
-    """The verdict on a claim of the paper by the first table at the top of this file.
+    """Return the verdict on a claim of the paper by the first table in the docstring of `rules`.
 
-    `rest` are the findings of what the claim says beside its number.
+    `own` is the finding on the claim's number, `isolated` that on its cause, `rest` those on what else the claim says.
     """
     if own in NOT_THERE:
         return Verdict.REVERSED if own == Finding.REVERSED else Verdict.NOT_REPRODUCED
@@ -293,7 +293,7 @@ def verdict(own: Finding, isolated: Finding = Finding.SEEN, *rest: Finding) -> V
 
 
 def statement_verdict(parts: Sequence[Finding], cause: Finding = Finding.SEEN) -> Verdict:
-    """The verdict on a statement of another document or a question of ours: the second table at the top."""
+    """Return the verdict on a statement of another document or a question of ours: the second table in `rules`."""
     found = set(parts)
     if found <= NOT_THERE:
         return Verdict.DOES_NOT_HOLD

@@ -20,8 +20,8 @@ NORMS = ("none", "layernorm", "projection", "scale")
 def matrices(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     """Return the per cent of random matrices that have an unselectable key, with Clopper and Pearson's interval.
 
-    Of all cells of a norm; of norm none in the cell with most keys in fewest dimensions, and from HIGH_DIMENSION on. In
-    practice LayerNorm has an eps and is in float32, here in the fewest dimensions. Untestable if the simulation
+    Columns: all numbers of keys and dimensions of a norm; without norm, most keys in fewest dimensions, and all from
+    HIGH_DIMENSION on; and LayerNorm with an eps in float32, in the fewest dimensions. Untestable if the simulation
     contradicts the exact expectation.
     """
     table = tables["random_keys"]

@@ -22,7 +22,7 @@ def _rows(tables: Tables, table: str, **where: str) -> pd.DataFrame:
 
 
 def majority(tables: Tables, experiment: str) -> str:
-    """Say the width, learning rate, steps and runs of an experiment of the majority task, by its metrics or vectors."""
+    """Return a sentence on the width, learning rate, steps and runs of an experiment of the majority task."""
     metrics = _rows(tables, "majority_metrics", experiment=experiment)
     table = _rows(tables, "majority_vectors", experiment=experiment) if metrics.empty else metrics
     if table.empty:
@@ -36,7 +36,7 @@ def majority(tables: Tables, experiment: str) -> str:
 
 
 def random_keys(tables: Tables, _: str | None) -> str:
-    """Say the numbers of keys, dimensions and matrices of the random keys."""
+    """Return a sentence on the numbers of keys, dimensions and matrices of the random keys, beside the paper's."""
     if "random_keys" not in tables:
         return ""
     table, paper = tables["random_keys"], reported()["random_keys"]["sizes"]
@@ -47,7 +47,7 @@ def random_keys(tables: Tables, _: str | None) -> str:
 
 
 def losses(tables: Tables, model: str) -> str:
-    """Say the width, steps, tokens per step and number of runs of a language model."""
+    """Return a sentence on the width, steps, tokens per step and number of runs of a language model."""
     metrics = _rows(tables, "language_model_metrics", model=model)
     if metrics.empty:
         return ""
@@ -63,7 +63,7 @@ def losses(tables: Tables, model: str) -> str:
 
 
 def keys(tables: Tables, model: str, texts: str) -> str:
-    """Say how a language model was trained, and of how many contexts of which length its keys were tested."""
+    """Return sentences on a language model's training, and the number and length of the contexts with tested keys."""
     table = _rows(tables, "key_selectability", model=model, texts=texts)
     if table.empty:
         return ""
@@ -72,7 +72,7 @@ def keys(tables: Tables, model: str, texts: str) -> str:
 
 
 def pretrained(tables: Tables, model: str) -> str:
-    """Say how many documents a pretrained model read, their numbers of keys, and the sizes of its heads."""
+    """Return a sentence on a pretrained model's documents, their numbers of keys, and the sizes of its heads."""
     by_head = "pretrained_keys" in tables
     table = _rows(tables, "pretrained_keys" if by_head else "attention_ceilings", model=model)
     if table.empty:
@@ -95,4 +95,4 @@ SIZES: dict[str, Callable[..., str]] = {
     "sentences": partial(keys, texts="sentences"),
     "pretrained": pretrained,
 }
-"""The functions that describe sizes in words, by the name that an entry of the YAML files gives under `sizes`."""
+"""The functions that describe sizes in a sentence, by the name that claims give under the key `sizes`."""

@@ -17,7 +17,7 @@ from layernorm_roles.evidence.figures.language_model import loss_and_differences
 from layernorm_roles.variants import BUILT_IN, MATCHED_VARIANT, NO_ATTENTION_VARIANT
 
 COMPARED = ("layernorm", "layernorm_shrunk", "projection", "projection_grown", NO_ATTENTION_VARIANT)
-"""The variants of `paper_rate`: scaled or not, each large and small, and without attention."""
+"""The variants that the figure `paper_rate` shows: scaled or not, each large and small, and without attention."""
 
 
 def paper_rate(metrics: pd.DataFrame, attention: pd.DataFrame, model: str) -> Figure:
@@ -62,10 +62,10 @@ DOSES = {
         ("shrunk_v", "LayerNorm, × 0.028 for V alone", None, ">"),
     )
 }
-"""Looks of the marks of `dose_response`: families of `dose`, and single variants of other kinds."""
+"""Looks of runs in the figure `dose_response`: of multiples of a built-in norm, and of single other variants."""
 
 APART = {"layernorm": 0.95, "scale": 1.05}
-"""By how much marks of the majority task are moved along the axis, so that equal sizes do not hide each other."""
+"""Factors by which marks of the majority task are moved along the axis, so that equal sizes do not hide each other."""
 
 SIZES = ("d8", "sizes")
 """The majority experiments of one setting in which layernorm and scale have several sizes."""

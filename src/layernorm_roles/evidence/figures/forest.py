@@ -23,22 +23,22 @@ LOOKS = {
     Verdict.DOES_NOT_HOLD: {"color": "#D55E00", "marker": "^"},
     Verdict.NOT_TESTED: {"color": "#7F7F7F", "marker": "d"},
 }
-"""Colour and shape of the mark of each verdict."""
+"""Colour and shape of the mark of a claim in the figure, by the verdict on the claim."""
 
 PAPER = "Brody, Alon and Yahav 2023, "
-"""How the sources of the paper's claims begin."""
+"""The beginning of a claim's `source` in table claims if the paper makes the claim."""
 
 UNTRAINED = "the same models untrained"
-"""How the texts of controls on untrained models begin; those controls isolate no cause."""
+"""The beginning of a claim's `control` if it is untrained models; such a control isolates no cause."""
 
 ENDS = (-1.0, 2.0)
-"""Ends of the axis, in reported effects; what lies beyond is an arrow at the edge."""
+"""Ends of the axis, in units of the effect that the paper reports; an arrow at the edge marks what lies beyond."""
 
 OUTSIDE = 5
-"""How far from the edge an arrow stands, in points, so that no mark at the edge hides it."""
+"""Points (1/72 inch) between an edge of the axis and an arrow for a value beyond it, so that no mark hides it."""
 
 DAGGER = "†"
-"""Marks claims whose test is passed too by models that lack what the claim is about."""
+"""Sign beside claims whose test is passed, too, by models that lack what the claim is about."""
 
 _CONTROL = {"ls": "", "color": style.GREY}
 ISOLATED = _CONTROL | {"label": "isolating comparison", "ms": 4, "marker": "o", "mfc": "white"}

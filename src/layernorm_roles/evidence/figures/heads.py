@@ -22,35 +22,35 @@ SITES = {
     "heads, among all keys": ("head", False, 0),
     "heads, among the keys before": ("head", True, 0),
 }
-"""The panels of `heads`: the site, whether the rivals are the keys before, how many dimensions projection takes."""
+"""Panels of the figure `heads`, by title: site of the keys, whether rivals come before, dimensions projected out."""
 
 SHARES = dict(zip(FRACTIONS, ("#0072B2", "#E69F00", "#7F7F7F"), strict=True))
-"""Colours of the shares of attention that a key can get or not, the largest first."""
+"""Colours for the shares of a query's attention that a key may get: ½, 1/10 and 1/100."""
 
 SIZES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
-"""Colours of contexts by their number of keys, the fewest first."""
+"""Colours for contexts of several lengths, by their number of keys, the fewest first."""
 
 GAUSSIAN = {"label": "as many Gaussian keys, exactly", "color": "#808080", "lw": 0.9, "ls": "--"}
-"""Look of the exact expectation for as many Gaussian keys."""
+"""Look of the line at the expected share of unselectable keys among as many Gaussian keys."""
 
 
 POINTS = {
     checkpoint: {"marker": "o", "ms": 3.4, "ls": "", "mfc": filling, "mew": 0.8, "zorder": 3}
     for checkpoint, filling in zip(CHECKPOINTS, ("white", None), strict=True)
 }
-"""Look of a share of unselectable keys at each checkpoint: hollow before training."""
+"""Looks of a point for the share of unselectable keys, by checkpoint: hollow before training."""
 
 GREY_POINTS = [
     {"label": name, "color": style.GREY, **look}
     for name, look in zip(("untrained", "trained"), POINTS.values(), strict=True)
 ]
-"""The legend's entries of the shares before training and after it."""
+"""Entries of a legend for shares of unselectable keys before training and after it."""
 
 SIDES = dict(zip(CHECKPOINTS, (-1, 1), strict=True))
 """On which side of a place on the axis the points of a checkpoint stand: untrained left of it, trained right."""
 
 IN_HEADS = {*PAPER_SCALING, QUERY_KEY_VARIANT}
-"""Of the built-in variants those that `heads` draws."""
+"""The built-in variants that the figure `heads` shows."""
 
 
 def heads(keys: pd.DataFrame) -> Figure:
@@ -128,7 +128,7 @@ def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
 
 
 RIVALS = {False: "all keys of the context", True: "the keys before them alone"}
-"""What the rivals of a key are, by whether heads are causal."""
+"""What titles call the rivals of a key, by whether these are only the keys before it."""
 
 
 def _unselectable(axes: Axes, shares: pd.DataFrame, causal: bool, laws: style.Looks) -> None:

@@ -17,13 +17,13 @@ from layernorm_roles.evidence.legends import PAPER_MODEL
 from layernorm_roles.variants import BUILT_IN, NO_ATTENTION_VARIANT, PAPER_SCALING
 
 LOSSES = {"train_loss": "training loss", "valid_loss": "validation loss"}
-"""What each column is called in labels and titles."""
+"""What labels and titles call the columns with losses of table language_model_metrics."""
 
 BASE, WITHOUT = PAPER_SCALING
-"""The variant from which the others are subtracted, and the one without its scaling."""
+"""LayerNorm, whose losses are subtracted from those of other variants, and the variant without its scaling."""
 
 UNIGRAM = {"label": "token frequencies (unigram)", "color": "#404040", "ls": ":", "lw": 1.0}
-"""Look of the loss of the training tokens' frequencies."""
+"""Look of the line at the loss of a model that knows the frequencies of the training tokens alone."""
 
 SHOWN_ALONE = (PAPER_MODEL, "gpt_paper_rate")
 """Models with figures of their own: those of the paper's sizes, and of its learning rate and number of steps, too."""
@@ -33,7 +33,7 @@ GAP |= style.PAPER_MARK
 """Look of the difference between the losses that the paper reports."""
 
 FARTHEST = 2.5
-"""How far an axis of differences reaches for the loss without attention, relative to what all other variants need."""
+"""How far an axis of differences reaches at most for the model without attention, over what other variants need."""
 
 
 def paper_losses(metrics: pd.DataFrame, column: str) -> Figure:
@@ -87,7 +87,7 @@ def _rows(metrics: pd.DataFrame, models: Sequence[str], column: str) -> tuple[Fi
 
 
 def loss_and_differences(panels: Iterable[Axes], runs: pd.DataFrame, column: str, looks: style.Looks) -> None:
-    """Draw in two panels a loss of all variants by the steps, and its differences from BASE of equal seeds.
+    """Draw in two panels a loss of all variants by the steps, and its difference from that of BASE, equal seeds.
 
     The axis of the differences shows the second half of the training of all variants with attention; what is beyond it
     at the end is written there. Without runs of BASE that panel is empty.
@@ -141,7 +141,7 @@ APART = {"learning_rate", "seeds", "evaluate_every", "checkpoint_every"}
 
 
 def alike(settings: Mapping[str, Mapping[str, Any]], models: Iterable[str]) -> dict[str, list[str]]:
-    """The models grouped by panel, under the name of the first: those whose settings differ in APART alone."""
+    """Group models into panels, under the first one's name: settings of a panel differ in those of APART alone."""
     panels: dict[str, list[str]] = {}
     for name in models:
         of_runs = repr(sorted((key, value) for key, value in settings[name].items() if key not in APART))

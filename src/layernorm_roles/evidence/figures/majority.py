@@ -21,23 +21,23 @@ AXES = {
     "query_angle_mean": "angle of queries to\nones vector (degrees)",
     "unequal": "1 − perplexity of\nattention / classes",
 }
-"""Labels of the y axis, by column of the table majority_metrics; `unequal` is made by `grid`."""
+"""Labels of the y axis, by column of table majority_metrics; `unequal` is attention's distance from equal."""
 
 COLUMNS = ("test_loss", "test_accuracy", "query_angle_mean", "unequal")
-"""What the columns of `grid` show."""
+"""What the figure `grid` shows of each experiment against the steps, in as many columns of panels."""
 
 RANDOM = {"label": "random direction", "color": "#999999", "lw": 0.8, "ls": ":"}
-"""Look of the mean angle of a random direction."""
+"""Look of the line at the mean angle between a random direction and the ones vector."""
 
 REPORTED = {"label": "paper, read off its figure", "mec": style.GREY, **style.PAPER_MARK}
-"""Look of a value that the paper reports, whose edge has the colour of its variant."""
+"""Look of the mark of a number that the paper reports; its edge has the colour of its variant."""
 
 MOST_EQUAL = 1e-6
-"""The least distance of attention from equal that is drawn."""
+"""Least plotted distance of attention from equal, which is 1 - perplexity / classes; a smaller one is raised to it."""
 
 
 def title(experiment: str, settings: Mapping[str, Any]) -> str:
-    """What distinguishes an experiment from others, from its own settings: its sizes and how its data are drawn."""
+    """Return the title of a majority experiment from its settings: its sizes, and how its data are drawn and split."""
     sampling, split = settings["sampling"], settings["split"]
     data = f"{sampling.replace('_', '-')} partitions, split by {split}"
     released = f"released data ({data})" if (sampling, split) == ("depth_first", "rows") else data
@@ -46,7 +46,7 @@ def title(experiment: str, settings: Mapping[str, Any]) -> str:
 
 
 PAPER = {"d_model": [8], "sequence_length": 50, "classes": 20, "sampling": "depth_first", "split": "rows"}
-"""Settings with which an experiment compares with the numbers that the paper reports."""
+"""Settings that a majority experiment needs for its numbers to compare with those that the paper reports."""
 
 
 def curves(metrics: pd.DataFrame, settings: Mapping[str, Any], experiment: str, column: str) -> Figure:
@@ -66,7 +66,7 @@ def curves(metrics: pd.DataFrame, settings: Mapping[str, Any], experiment: str, 
 
 
 def grid(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
-    """Draw loss, accuracy, angle and attention against the steps: a row for each experiment, a column for each of them.
+    """Draw loss, accuracy, angle of queries and spread of attention by the steps: a row of panels an experiment.
 
     `settings` are those of the section majority; experiments with several widths or learning rates are left out.
     Attention is drawn by its distance from equal: one less the perplexity of its weights over the number of classes, at

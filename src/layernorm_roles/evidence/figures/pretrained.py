@@ -19,17 +19,17 @@ LOOKS = {
     WITHOUT_NORM: {"label": "could get, keys without the norm", "color": "#D55E00", "marker": "s", "lw": 1.1},
 }
 LOOKS[WITHOUT_NORM] |= {"ls": "--", "mfc": "white"}
-"""What a key can get with the norm and without it."""
+"""Looks of the most attention that keys can get: as the model uses them, and made without the norm."""
 
 GETS = {"label": "gets, from the queries of its text", "color": "#9A9A9A", "alpha": 0.6}
 """Look of the bars for the largest attention that keys get from the queries of their text."""
 
 MANY = 12
-"""Most layers of which each has a tick and a large mark; of more, at most eight have a tick, evenly spaced."""
+"""Most layers for which an axis has a tick at each, and large marks; of more, at most eight have a tick."""
 
 
 def reached(ceilings: pd.DataFrame) -> Figure:
-    """Draw by layer the share of pairs (key, head) that can get and that do get a half, a tenth, a hundredth.
+    """Draw by layer the share of (key, head) pairs that can get, and do get, ½, 1/10 or 1/100 of a query's attention.
 
     ceilings: table attention_ceilings; a row for each model. The queries are those behind the norm or, where it is not
     known, all.
@@ -78,7 +78,7 @@ TRAINED = {
 """Look of a pretrained model, and of a network of its architecture with freshly drawn weights."""
 
 RANDOM = {"label": "a random direction", "color": "black", "ls": ":", "lw": 1.0}
-"""Look of the share of a random direction."""
+"""Look of lines that stand for a random direction in place of the ones vector."""
 
 
 def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> Figure:

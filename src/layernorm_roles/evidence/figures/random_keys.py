@@ -15,17 +15,17 @@ CONTOURS = (0.001, 0.01, 0.1, 0.25, 0.5, 0.75)
 """Shares of unselectable keys at which the exact expectation is drawn as a line."""
 
 SHARE_COLOURS = ("#56B4E9", "#0072B2", "#002F5F")
-"""Colours of the shares of unselectable keys, from the smallest to the largest."""
+"""Colours of lines for the shares of keys that are unselectable, from the smallest share to the largest."""
 
 CONTEXTS = (1e3, 1e6)
-"""Numbers of keys in the contexts of today's models, about; drawn as a band."""
+"""Numbers of keys, about, between which the contexts of today's models lie, where the figure has a band."""
 
 HEADS = (2, 8, 16, 24, 32, 48, 64)
-"""Dimensions of a key that have a tick: of heads that readers know, and some between."""
+"""Dimensions of a key that have a tick on the axis: those of well-known models' heads, and some between."""
 
 
 def share(cells: pd.DataFrame, norm: str) -> Figure:
-    """Draw the share of matrices with an unselectable key over n and d after one norm.
+    """Draw the share of matrices with an unselectable key after one norm, by number n and dimension d of keys.
 
     cells: table random_keys. A line below the panel names the other norms that leave no matrix with such a key.
     """
@@ -52,7 +52,7 @@ def _notes(part: pd.DataFrame) -> list[str]:
 
 
 def exact(cells: pd.DataFrame) -> Figure:
-    """Draw, over n and d, the simulated share of unselectable keys with contours of the exact expectation.
+    """Draw the simulated share of unselectable keys, with contours of the exact one, by number n and dimension d.
 
     cells: table random_keys. A panel for each norm with an exact expectation. Its title has mean and standard deviation
     of the z-scores of the pairs of n and d, simulated minus exact in standard errors, where enough keys are expected.
@@ -114,7 +114,7 @@ def _contours(axes: Axes, part: pd.DataFrame) -> None:
 
 
 def law(table: pd.DataFrame) -> Figure:
-    """Draw from how many Gaussian keys on each share of them is unselectable, by the dimension of a key.
+    """Draw from how many Gaussian keys on a given share of them is unselectable, by the dimension of a key.
 
     table: gaussian_law.
     """

@@ -18,17 +18,17 @@ PLACEMENTS = {"inside": "#332288", "outside": "#CC79A7"}
 """Colour of each place of eps: inside the root as in torch, or outside it."""
 
 STAGES = dict(x="inputs x", f="projection f", g="scaling g to length $\\sqrt{3}$", h="gain and bias h")
-"""Title of each stage of the cloud."""
+"""Panel titles for the steps of LayerNorm, h(g(f(x))), that a cloud of points in three dimensions goes through."""
 
 CLOUD_LIMIT = 3.2
-"""Half the side of the box around the cloud."""
+"""Half the side of the box around the cloud of points in three dimensions."""
 
 power = LogFormatterSciNotation()
-"""Writes an eps as matplotlib writes the ticks of a logarithmic axis."""
+"""Function that writes an eps, such as 1e-5, as matplotlib writes the ticks of a logarithmic axis."""
 
 
 def geometry(table: pd.DataFrame, cloud: pd.DataFrame) -> Figure:
-    """Draw the cloud before and after each step, the radius after scaling, and the difference from torch.
+    """Draw points before and after each step of LayerNorm, the radius after scaling, and differences from torch.
 
     table: geometry, of which one dimension is drawn below, the largest up to 64; cloud: geometry_cloud.
     """
@@ -104,7 +104,7 @@ ARRANGEMENTS = {
     "residual_norm": {"label": "residual and LayerNorm", "color": "#009E73", "marker": "D", "ls": "--"}
     | _SIZE,
 }
-"""Look of what stands between W_O and W_1; the wide and the dashed line coincide and show both."""
+"""Looks of curves by what stands between W_O and W_1; the wide and the dashed line coincide and show both."""
 
 _TRAINED_LAYER = {"label": "trained, one layer and seed", "marker": "o", "mec": style.GREY}
 _TRAINED_LAYER |= {"ls": "", "mfc": "none", "mew": 0.7} | _SIZE
@@ -140,7 +140,7 @@ PLACES = {
     "post": {"label": "post-norm", "color": "#D55E00"},
     "none": {"label": "no LayerNorm", "color": "#555555"},
 }
-"""Look of each place of the LayerNorm."""
+"""Looks of networks by where their LayerNorms stand: before each part, after it, or nowhere."""
 
 RESIDUAL = {
     True: {"label": "with residual connections", "ls": "-", "marker": "o", "ms": 2.5},
@@ -204,7 +204,7 @@ NORMS = {
     "layernorm": {"label": "LayerNorm", "color": "#0072B2", "marker": "o", "ms": 3},
     "batchnorm": {"label": "BatchNorm", "color": "#D55E00", "marker": "o", "ms": 3},
 }
-"""Look of each norm."""
+"""Looks of LayerNorm and BatchNorm, by their names in table batch_dependence."""
 
 
 def batch_dependence(table: pd.DataFrame) -> Figure:
@@ -234,7 +234,7 @@ DIVIDED = {
     False: {"label": "not divided", "color": "#D55E00", "marker": "o", "ms": 3},
     True: {"label": "divided by $\\sqrt{d_k}$", "color": "#0072B2", "marker": "o", "ms": 3},
 }
-"""Look of scores without and with the division."""
+"""Looks of attention scores that are not divided by sqrt(d_k), and of those that are."""
 
 SCORES = {
     "score_std": ("scores", "standard deviation"),

@@ -26,7 +26,7 @@ from layernorm_roles.evidence.legends import LEAST_FOR_INTERVAL, label, legend_o
 from layernorm_roles.variants import BUILT_IN, Named
 
 COLUMN, PAGE = 3.35, 6.9
-"""Widths in inches of one column and of the whole text of a page."""
+"""Widths of figures in inches: of one column of a printed page, and of the whole text."""
 
 GREY = "#555555"
 """Colour of legend marks that stand for all variants, and of notes inside the axes."""
@@ -35,10 +35,10 @@ PAPER_MARK = {"ls": "", "marker": "D", "ms": 4.5, "mfc": "white", "mew": 1.1}
 """Options of `Axes.plot` for the marker of a value that the paper reports; callers add `mec`, the edge colour."""
 
 RING = {"ls": "", "marker": "o", "ms": 9, "mfc": "none", "mew": 1.1}
-"""Options for the ring around one of the points of a variant; callers add `mec`."""
+"""Options of `Axes.plot` for a ring that marks one point of a variant's curve; callers add `mec`, its colour."""
 
 LEAST_FOR_BAND = 5
-"""Least number of seeds for which a curve has a band; the interval of fewer would hide the other curves."""
+"""Least number of seeds for which a curve has a band for its interval; that of fewer would hide the other curves."""
 
 SINGLE = {
     "label": f"single run, where fewer than {LEAST_FOR_BAND} seeds",
@@ -46,13 +46,13 @@ SINGLE = {
     "alpha": 0.45,
     "color": GREY,
 }
-"""Look of the line of a single run, which has the colour of its variant."""
+"""Look of the thin line of a single training run; the line itself has the colour of its variant."""
 
 Look = Mapping[str, Any]
 """Options of `Axes.plot` and `Line2D` for one kind of mark or line, its `label` in the legend among them."""
 
 Looks = Mapping[Any, Look]
-"""The look, with `color`, of each value of a column; in the order of the legend."""
+"""A look, with `color`, for each value of a column such as variant, in the order of the legend."""
 
 
 def theme() -> None:
@@ -104,7 +104,7 @@ def looks_of(variants: Iterable[str], **more: Any) -> dict[str, dict[str, Any]]:
 
 
 def each(looks: Looks, **more: Any) -> dict[Any, dict[str, Any]]:
-    """Return `looks` by value, with the options `more` added to every look."""
+    """Return a copy of `looks` in which the options `more` are added to the look of every value."""
     return {value: {**look, **more} for value, look in looks.items()}
 
 
@@ -187,7 +187,7 @@ def lines(axes: Axes, table: pd.DataFrame, hue: str, looks: Looks, x: str, y: st
 # Axes
 
 ACCURACY = "test accuracy (%),\nlogarithmic in the errors"
-"""The label of an axis that `accuracies` has made."""
+"""Label of a y axis on which the function `accuracies` shows accuracies, logarithmic in the errors."""
 
 _PERCENT = np.array([10, 30, 40, 50, 60, 70, 75, 80, 85, 90, 92, 94, 95, 96, 97, 98, 99, 99.5])
 """Where an axis of accuracies may have its ticks."""
@@ -272,7 +272,7 @@ def counted(looks: Looks, runs: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 SETTINGS = ["experiment", "model", "d_model", "base_learning_rate"]
-"""Columns that say which runs are repeated with several seeds."""
+"""Columns that tell runs apart beside variant and seed; runs that are equal in them are repetitions by seed."""
 
 
 def means_over(seeds: Collection[SupportsInt]) -> str:

@@ -28,18 +28,18 @@ CELLS = {
     "with projection": ("layernorm_small", "layernorm"),
     "without projection": ("scale_released", "scale"),
 }
-"""The two lines of accuracies by their names in the legend: the variant with small keys, that with large keys."""
+"""Lines of accuracy by their names in the legend, each from the variant with small keys to the one with large keys."""
 
 _VARIANTS = {variant for pair in CELLS.values() for variant in pair}
 
 POINT = {"marker": "o", "ms": 4}
-"""Look of the mean accuracy of one of the four variants."""
+"""Look of the mean accuracy of a variant in the figure `size_and_projection`."""
 
 EFFECTS = ("projection", "size", "interaction")
-"""The effects that the panel of effects shows, from the top."""
+"""The effects on accuracy that the figure `size_and_projection` shows, from the top."""
 
 MOMENTS = ({"marker": "o", "mfc": "white", "ms": 4.5}, {"marker": "o", "ms": 4.5})
-"""Looks of an effect at an early step of the training, and at its last step."""
+"""Looks of the mark of an effect: at an early step of the training, hollow, and at the last step."""
 
 
 def size_and_projection(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
@@ -64,7 +64,7 @@ def size_and_projection(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> F
 
 
 def cells_and_effects(figure: FigureBase, runs: pd.DataFrame) -> list[style.Look]:
-    """Draw the accuracies of the four variants of one experiment and their effects; return the legend's entries."""
+    """Draw the accuracies of the variants CELLS in one experiment, and their effects; return the legend's entries."""
     steps = sorted({*early_and_last(runs)})
     *moments, right = np.ravel(figure.subplots(1, len(steps) + 1, width_ratios=[1] * len(steps) + [1.35]))
     colours = {name: BUILT_IN[large].colour for name, (_, large) in CELLS.items()}
@@ -111,7 +111,7 @@ def _effect(axes: Axes, y: float, values: pd.Series, look: style.Look) -> None:
 # Widths
 
 BASE = "scale"
-"""The variant without projection, from which the others are subtracted."""
+"""The variant without projection, scaling only, whose accuracy is subtracted from that of the other variants."""
 
 PROJECTED = {
     "layernorm": "projection in Q, K and V (LayerNorm)",

@@ -16,13 +16,13 @@ from layernorm_roles.evidence.legends import label
 from layernorm_roles.variants import PAPER_PROJECTION
 
 VIEW = {"elev": 16, "azim": -14}
-"""Point of view of Figures 1a and 1b, in degrees."""
+"""Point of view of the three-dimensional Figures 1a and 1b: elevation and azimuth in degrees."""
 
 LIMIT = 1.9
 """Half the side of the box around the origin; keys after LayerNorm have length sqrt(3) = 1.73."""
 
 SHORTEST = 1e-6
-"""Length with which shorter vectors are drawn on the logarithmic axis."""
+"""Least length of a vector on the logarithmic axis of lengths; shorter vectors are drawn there."""
 
 KEYS = {"marker": "o", "s": 13, "alpha": 0.75, "linewidth": 0}
 QUERIES = {"marker": "^", "s": 11, "color": "black", "linewidth": 0}
@@ -97,7 +97,7 @@ def _panel(axes: Axes3D, keys: np.ndarray, queries: np.ndarray, colour: str) -> 
 
 
 ONES = {"label": "ones vector", "ls": "--", "lw": 0.9, "color": "#333333"}
-"""Look of the ones vector."""
+"""Look of the ones vector, in the figure and in its legend."""
 
 PLANE = {"label": "plane orthogonal to it", "ls": "", "marker": "s", "ms": 7, "mec": "none"}
 PLANE |= {"color": "#BBBBBB", "alpha": 0.6}

@@ -1,7 +1,7 @@
 """findings.html: what a reproduction found, on two printed pages; every number comes from its table of claims.
 
 findings.yaml beside this file has the text. A section whose claim has no verdict for which there is a headline is left
-out, and named among what the run does not decide, so that the page is true of every reproduction.
+out, and named among what stays undecided, so that the page is true of every reproduction.
 """
 
 import re
@@ -17,19 +17,19 @@ from layernorm_roles.evidence.tables.typography import MISSING, typeset, with_un
 from layernorm_roles.evidence.tables.verdicts import Judged
 
 TEXT = yaml.safe_load((Path(__file__).parent / "findings.yaml").read_text(encoding="utf-8"))
-"""The text of the findings, as findings.yaml has it."""
+"""Headlines, sentences and effects of findings.html with the claims and verdicts that they are for: findings.yaml."""
 
 FIGURES = tuple(section["figure"] for section in TEXT["sections"] if "figure" in section)
-"""Names of the figures on the page."""
+"""Names of the figures on the page findings.html."""
 
 _NUMBER = re.compile(r"\{(\w+)(\.control|\.value|\.p)?\}")
 
 
 def sections(claims: Mapping[str, Judged]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The sections of findings.html, from the judged claims by name, and the titles of what they do not decide.
+    """Return the sections of findings.html, from the judged claims by name, and the titles of what stays undecided.
 
     A section is its entry in findings.yaml with the verdict on its claim, the headline for that verdict, and the
-    sentences that are true of it. What a reproduction leaves open and the kept run decides is in `by_kept_run` alone.
+    sentences that are true of it. What a reproduction leaves open and the kept one decides is in `by_kept_run` alone.
     """
     decided, undecided, elsewhere = [], [], {claim for _, claim, _ in by_kept_run(claims)}
     for entry in TEXT["sections"]:
@@ -43,7 +43,7 @@ def sections(claims: Mapping[str, Judged]) -> tuple[list[dict[str, Any]], list[s
 
 
 def by_kept_run(claims: Mapping[str, Judged]) -> list[tuple[str, str, Judged]]:
-    """What the kept run found of claims that a reproduction leaves open: headline, claim and kept verdict."""
+    """What the kept reproduction found of claims that this one leaves open: headline, claim and kept verdict."""
     kept = [(entry, claims[entry["claim"]].kept) for entry in TEXT["sections"] if entry["claim"] in claims]
     return [
         (entry["headlines"][judged.row.verdict], entry["claim"], judged)
@@ -53,9 +53,9 @@ def by_kept_run(claims: Mapping[str, Judged]) -> list[tuple[str, str, Judged]]:
 
 
 def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
-    """The effects of findings.yaml as a table of texts: both comparisons, that at best rates, and the verdict.
+    """Return main effects as a table of texts: the paper's comparison, the isolating one, that at best rates, verdict.
 
-    Of what was not run, the numbers are those of the kept run, which they name.
+    The effects are those of findings.yaml. Of what was not run, the kept reproduction's numbers stand there, marked.
     """
 
     def measured(claim: str | None) -> str:
@@ -79,7 +79,7 @@ def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
 
 
 def markdown(claims: Mapping[str, Judged]) -> str:
-    """The findings for the README, a Markdown list: those whose claims have the verdicts that they are for."""
+    """Return the README's findings as a Markdown list: the sentences that the verdicts on their claims make true."""
     return "".join(f"- {sentence}\n" for sentence in _sentences(TEXT["readme"], claims))
 
 

@@ -31,9 +31,9 @@ from layernorm_roles.evidence.tables.verdicts import judged, rows_of
 
 TITLE = "What LayerNorm does for attention"
 VERDICT_FIGURES = ("claims_forest",)
-"""Figures that show verdicts; a page without verdicts leaves them out."""
+"""Names of figures that show verdicts, which a report without verdicts leaves out."""
 FOLDED = 12
-"""Tables with more rows than this are folded until a reader opens them."""
+"""Tables of the report with more rows than this are folded until a reader opens them."""
 
 
 def write(
@@ -45,9 +45,9 @@ def write(
     """Write the report and the findings of a reproduction; equal inputs give equal bytes.
 
     `plan` has the reproduction's `settings`; `tables` and `figures`, the names of what the pages may show; `options`,
-    what a snakemake command needs after its targets to mean this reproduction; and `kept`, if there is a kept run, its
-    verdicts, which stand beside claims that this reproduction did not run. `inputs` has the path of each
-    of the tables by its name, claims among them; under "figures" the PNG files, which the pages find in the folder
+    what a snakemake command needs after its targets to mean this reproduction; and `kept`, if there is a kept
+    reproduction, its verdicts, which stand beside claims that this one did not run. `inputs` has the path of each of
+    the tables by its name, claims among them; under "figures" the PNG files, which the pages find in the folder
     figures/ beside them; and under "durations" the CSV file of durations, if there is one.
     """
     evidence = _Evidence(Path(out_report).parent.name, plan, inputs)
@@ -61,7 +61,7 @@ def write(
 
 
 def environment() -> Environment:
-    """The environment of the templates beside this file, which escapes everything that is not markup.
+    """Return the Jinja environment of the templates beside this file, which escapes everything that is not markup.
 
     The macros of parts.html.j2 are there as `structure`.
     """

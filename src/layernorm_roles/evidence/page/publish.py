@@ -14,7 +14,7 @@ LARGEST = 2_000_000
 
 
 def publish(plan: Mapping[str, Any], run: str | Path, kept: str | Path) -> None:
-    """Replace the folder `kept` by files of the folder `run`, and a report and findings made from them.
+    """Replace the kept reproduction, folder `kept`, by files of that in folder `run`, and by pages made of them.
 
     `plan` is that of `page.write`, and has under `files` the paths of the files in `run`, those of its tables and
     figures among them. Nothing of an earlier kept reproduction stays. Raises ValueError with the names of files that

@@ -7,22 +7,22 @@ from layernorm_roles.evidence.page import findings
 from layernorm_roles.evidence.tables.verdicts import judged
 
 BEGIN, END = "<!-- findings:begin -->", "<!-- findings:end -->"
-"""The lines between which the findings stand."""
+"""The lines of README.md between which the findings of the kept reproduction stand."""
 
 
 def update(readme: str | Path, claims: str | Path) -> None:
-    """Put the findings of the Parquet file `claims` into the file `readme`."""
+    """Put a reproduction's findings into the file `readme`; `claims` is the Parquet file of its table of claims."""
     readme = Path(readme)
     files.replace_text(readme, replaced(readme.read_text(encoding="utf-8"), findings_of(claims)))
 
 
 def findings_of(claims: str | Path) -> str:
-    """The findings of the Parquet file `claims` as a Markdown list."""
+    """Return a reproduction's findings as a Markdown list; `claims` is the Parquet file of its table of claims."""
     return findings.markdown({each.claim.name: each for each in judged(store.read(claims, "claims"))})
 
 
 def replaced(readme: str, content: str) -> str:
-    """The README's text with `content` between the two markers; ValueError if it lacks them."""
+    """Return the README's text with `content` between the lines BEGIN and END; ValueError if it lacks them."""
     before, begins, rest = readme.partition(BEGIN)
     _, ends, after = rest.partition(END)
     if not (begins and ends):

@@ -12,7 +12,7 @@ from layernorm_roles.evidence.legends import LEAST_FOR_INTERVAL
 from layernorm_roles.evidence.tables.readable import Cell, grid
 
 Sources = Mapping[str, Mapping[str, str]]
-"""Provenance of the Parquet files, by the name of their table."""
+"""Metadata of Parquet files that say where these come from, as `provenance` makes them, by the table's name."""
 
 
 def too_small(settings: Mapping[str, Any]) -> list[str]:
@@ -67,7 +67,7 @@ def values(sources: Sources, key: str) -> list[str]:
 
 
 def devices(sources: Sources) -> list[str]:
-    """What computed the files; beside a processor that is named a plain cpu goes without saying."""
+    """Return the devices that computed the files, without a plain "cpu" where the processor is named as well."""
     known = values(sources, "device")
     named = any(device.startswith("cpu (") for device in known)
     return [device for device in known if device != "cpu" or not named]
@@ -85,7 +85,7 @@ def configurations(sources: Sources) -> list[dict[str, str]]:
 
 
 def provenance(sources: Sources) -> pd.DataFrame:
-    """A row for each Parquet file, with the job, versions and device that made it."""
+    """Return a table of texts with a row for each Parquet file: the versions, settings and device that made it."""
     columns = {
         "version": "version",
         "commit": "git_commit",

@@ -1,4 +1,4 @@
-"""Texts of the page: what report.yaml has, mathematics, data for its script, and the commands it prints."""
+"""Texts of the report: what report.yaml has, the commands that it prints, and mathematics set in HTML."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 from layernorm_roles.evidence.tables.typography import typeset
 
 TEXTS = yaml.safe_load((Path(__file__).parent / "report.yaml").read_text(encoding="utf-8"))
-"""The texts of report.yaml: units, terms, parts of the page, sources."""
+"""What report.yaml has of the report: its units, terms, parts and sources."""
 
 
 PAPER = "https://arxiv.org/abs/2305.02582"

@@ -15,7 +15,7 @@ BOX = {"limit": LIMIT, "printed": {"azimuth": VIEW["azim"], "elevation": VIEW["e
 
 
 def views(vectors: pd.DataFrame | None) -> list[dict[str, Any]]:
-    """What the page's script shows: an entry for each trained variant of each experiment in three dimensions.
+    """Return what the report's script shows: an entry for each trained variant of each experiment in three dimensions.
 
     `vectors` is the table majority_vectors, or None if the reproduction has none. Experiments with several widths or
     learning rates are left out.

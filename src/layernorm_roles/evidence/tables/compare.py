@@ -10,7 +10,7 @@ from layernorm_roles.evidence.tables.readable import Readable, grid, write
 from layernorm_roles.evidence.tables.typography import MISSING, measured
 
 COLUMNS = ["measured", "ci_low", "ci_high", "n_seeds", "verdict"]
-"""Columns of the table claims that are set side by side."""
+"""Columns of table claims that are shown side by side for two reproductions."""
 
 
 def compare(folder: str | Path, other: str | Path, out_csv: str | Path, out_md: str | Path) -> list[str]:

@@ -25,7 +25,7 @@ from layernorm_roles.evidence.tables.typography import MISSING, estimate, percen
 
 SITES = {"before_norm": "before LayerNorm", "after_norm": "after LayerNorm"}
 WEIGHTS = {"initial": "untrained", "final": "trained"}
-"""What readers call the checkpoints of a run."""
+"""What readers call the checkpoints of a training run, by their names in tables."""
 
 LEAST_OCCURRENCES, SHOWN = 10, 20
 """Table 3 lists the first SHOWN tokens of those that occur at least LEAST_OCCURRENCES times in the sentences."""
@@ -173,7 +173,7 @@ def losses_by_rate(metrics: pd.DataFrame) -> Readable:
 
 
 def pilot() -> Readable:
-    """What attention is worth at the settings that were tried for gpt_bytes, and what a run costs."""
+    """What attention was worth in trials of settings for the model gpt_bytes, and what a training run cost."""
     frame = language_model.pilot()
     settings = ["heads", "layers", "context_length", "batch_size", "learning_rate", "steps", "seeds"]
     losses = {"LayerNorm": "valid_loss", "projection only": "projection_loss"}

@@ -22,7 +22,7 @@ _SETTING = {
 
 
 def convergence(metrics: pd.DataFrame) -> Readable:
-    """Steps until the test loss reaches each threshold, for every setting and variant.
+    """Steps until the test loss reaches each threshold, for every setting and variant, from majority_metrics.
 
     For readers, of experiments with one width and learning rate alone.
     """
@@ -44,7 +44,7 @@ def convergence(metrics: pd.DataFrame) -> Readable:
 
 
 def rates(metrics: pd.DataFrame) -> Readable:
-    """What every variant reaches at each learning rate, for experiments that have several."""
+    """Final accuracy, loss and steps to a test loss by learning rate, of majority experiments that have several."""
 
     def accuracy(row) -> str:
         ends = (row.accuracy_low, row.accuracy_high) if row.runs > 2 else (np.nan, np.nan)
@@ -66,7 +66,7 @@ def rates(metrics: pd.DataFrame) -> Readable:
 
 
 def widths(metrics: pd.DataFrame) -> Readable:
-    """What projection costs in accuracy at each width, for experiments that have several."""
+    """What projection costs in test accuracy by width, of majority experiments that have several widths."""
 
     def cost(row) -> str:
         return MISSING if row.variant == "scale" else estimate(row.cost, row.cost_low, row.cost_high, "+.1f")
@@ -83,7 +83,7 @@ def widths(metrics: pd.DataFrame) -> Readable:
 
 
 def size_and_projection(metrics: pd.DataFrame) -> Readable:
-    """The main effects and the interaction of the size of the attention input and of the projection.
+    """Main effects and interaction of the attention input's size and of the projection, in the majority task.
 
     The effects are on the steps to TEST_LOSS and on the test accuracy.
     """

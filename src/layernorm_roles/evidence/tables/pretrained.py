@@ -18,14 +18,14 @@ SETS = {
     (NORM, WITHOUT_NORM): ("any query behind the norm", "without the norm"),
     (OWN, AS_USED): ("the text's own queries", "as used"),
 }
-"""What readers call the sets of queries and the kinds of keys, in the order of the rows."""
+"""What readers call the sets of queries and the kinds of keys of table attention_ceilings, in the order of the rows."""
 
 LEAST_CONTEXTS, SHOWN = 3, 10
 """Of the tokens that occur in at least LEAST_CONTEXTS contexts (or in all), the first and last SHOWN are listed."""
 
 
 def ceilings(table: pd.DataFrame) -> Readable:
-    """Which share of the keys in heads cannot get a half, a tenth, a hundredth, from the table attention_ceilings."""
+    """Table of keys in pretrained heads that cannot get ½, 1/10 or 1/100 of a query's attention, by layer."""
     shares, quantiles = pretrained.shares_below(table), pretrained.quantiles(table)
     parts: list[Part] = []
     for model in dict.fromkeys(shares.model):
@@ -49,7 +49,7 @@ def ceilings(table: pd.DataFrame) -> Readable:
 
 
 def ceilings_by_token(table: pd.DataFrame) -> Readable:
-    """The tokens whose keys can get least attention, and most, from the table token_ceilings."""
+    """Table of the tokens whose keys in pretrained heads can get least attention, and most, from token_ceilings."""
     frame = pretrained.tokens_below(table)
     parts: list[Part] = []
     cells = {

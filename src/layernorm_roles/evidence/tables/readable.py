@@ -18,27 +18,27 @@ SPLIT_CHARACTER = "□"
 """The sign that stands for a character whose bytes belong to several tokens."""
 
 Part = str | list[str] | pd.DataFrame
-"""A paragraph; a list of sentences; or a grid of texts, see `grid`."""
+"""A piece of a readable table: a paragraph, a list of sentences, or a grid of texts that `grid` makes."""
 
 
 class Readable(NamedTuple):
-    """A table for people and for programs."""
+    """A table of results for people, as `parts`, and for programs, as `frame`."""
 
     frame: pd.DataFrame
-    """The rows for programs, in full precision, which are written as CSV."""
+    """The table's rows for programs, in full precision, as they are written to a CSV file."""
     parts: list[Part]
-    """Paragraphs, lists and grids for readers, above the note of shown.yaml."""
+    """What readers see of the table: paragraphs, lists of sentences, and grids of texts."""
 
 
 Cell = str | Callable[[Any], str]
 """How a cell is made from a row: by a function, or by a format such as "{.steps:,}" or "{0.low} to {0.high}"."""
 
 NORM = {"norm": lambda row: label(row.variant)}
-"""The column of the variants of the norm, as the legends of figures name them."""
+"""A column for `grid`: the variant of the norm in each row, as the legends of figures name it."""
 
 
 def grid(rows: Iterable[Any] | pd.DataFrame, cells: Mapping[str, Cell], texts: int = 1) -> pd.DataFrame:
-    """A table of texts: a row for each of `rows`, a column for each of `cells` under its name.
+    """Return a table of texts with a row for each of `rows` and a column for each of `cells`, which name and make it.
 
     The first `texts` columns are aligned to the left, the others, which have numbers, to the right.
     """
@@ -54,7 +54,7 @@ def _texts(rows: Sequence[Sequence[str]], columns: Sequence[str], texts: int) ->
 
 
 LayeredRow = tuple[Sequence[str], Mapping[int, str], Sequence[str]]
-"""A row for `layered`: the cells of the first columns, the cells of layers by layer number, the last columns' cells."""
+"""A row of a table with a column for each layer: its first cells, cells by layer number, and last cells."""
 
 
 def layered(
@@ -68,7 +68,7 @@ def layered(
 
 
 def ordered(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    """The rows sorted by `columns`, variants in the order of the legends; rows that are equal there stay in place."""
+    """Return `frame` sorted by `columns`, variants in the order of the legends; equal rows keep their order."""
     order = legend_order(frame.variant)
     return frame.sort_values(
         [*columns],
@@ -79,7 +79,7 @@ def ordered(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
 
 
 def make(table: Table, frames: Mapping[str, pd.DataFrame]) -> Readable:
-    """Make a table of the list in `shown` from data frames, given by the names of their Parquet tables."""
+    """Make a readable table that shown.yaml lists from data frames, given by the names of their Parquet tables."""
     module = import_module(f"layernorm_roles.evidence.tables.{table.group}")
     made = getattr(module, table.name)(*(frames[name] for name in table.inputs))
     if made.frame.empty and table.none:

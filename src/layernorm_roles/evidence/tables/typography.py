@@ -8,7 +8,7 @@ import pandas as pd
 
 
 def number(value: float) -> str:
-    """Three significant digits, as a reader writes them; empty for NaN.
+    """Return a number as text with three significant digits, as a reader writes it; empty for NaN.
 
     >>> number(1234.5), number(-0.0456), number(3.2e-16), number(float("inf")), number(1.0)
     ('1,230', '−0.0456', '3.2\\xa0×\\xa010⁻¹⁶', '∞', '1.00')
@@ -27,7 +27,7 @@ def number(value: float) -> str:
 
 
 MISSING = "–"
-"""What a cell without a value shows."""
+"""What a cell of a table shows if it has no value."""
 
 
 def percent(value: float | int) -> str:
@@ -60,12 +60,12 @@ def estimate(mean: float, low: float, high: float, write: str | Callable[[float]
 
 
 def interval(low: float, high: float) -> str:
-    """The two ends of an interval in brackets; empty if one of them is NaN."""
+    """Return the two ends of an interval as text in brackets; empty if one of them is NaN."""
     return "" if pd.isna(low) or pd.isna(high) else f"[{number(low)}, {number(high)}]"
 
 
 def with_unit(value: float, unit: str) -> str:
-    """A number followed by its unit, which brings the space before it along if there is one; empty for NaN."""
+    """Return a number as text with its unit, before which there is a space if the unit has one; empty for NaN."""
     return number(value) + typeset(unit) if pd.notna(value) else ""
 
 
@@ -93,7 +93,7 @@ def duration(minutes: float) -> str:
 
 
 def typeset(text: str) -> str:
-    """Minus signs, powers of ten, apostrophes, and no line break inside a difference or before a per cent sign.
+    """Return `text` with true minus signs, powers of ten and apostrophes; differences and per cents do not break.
 
     >>> typeset("LayerNorm's share is -2.5 % [-3e-05, n - 1]")
     'LayerNorm’s share is −2.5\\xa0% [−3\\xa0×\\xa010⁻⁵, n\\xa0−\\xa01]'

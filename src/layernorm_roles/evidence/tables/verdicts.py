@@ -14,7 +14,7 @@ from layernorm_roles.evidence.tables.readable import Readable, grid
 from layernorm_roles.evidence.tables.typography import MISSING, measured, typeset
 
 SEEN = (Verdict.REPRODUCED, Verdict.CONFOUNDED, Verdict.HOLDS)
-"""The verdicts that say that an effect is there, and so need a difference from none."""
+"""Verdicts by which an effect is there, beside which readers see if Holm's correction leaves it open."""
 
 
 NOT_RUN = "not run here"
@@ -22,31 +22,31 @@ NOT_RUN = "not run here"
 
 
 class Judged(NamedTuple):
-    """A claim and its row of the table claims, with the columns of `on_common_scale`."""
+    """A claim and its row of table claims, with the columns that `on_common_scale` adds."""
 
     claim: Claim
     row: pd.Series
     kept: Optional["Judged"] = None
-    """The kept run's verdict on a claim that this reproduction leaves open; None where either is otherwise."""
+    """The kept reproduction's verdict on the claim, if it has one and this reproduction leaves the claim open."""
 
     @property
     def word(self) -> str:
-        """The verdict as a word, in which a claim without runs differs from one that its runs do not decide."""
+        """The claim's verdict in words, with NOT_RUN in place of "not tested" if there are no runs of it."""
         return NOT_RUN if _not_run(self.row) else self.row.verdict
 
     @property
     def measured(self) -> str:
-        """The measured number with its unit and its 95 % interval; empty if nothing was measured."""
+        """The claim's measured number with its unit and 95 % interval; empty if nothing was measured."""
         return measured(*self.row[["measured", "ci_low", "ci_high"]], self.claim.unit)
 
     @property
     def control(self) -> str:
-        """The number of the isolating comparison with its unit and its 95 % interval; empty without one."""
+        """The number of the claim's isolating comparison with unit and 95 % interval; empty without one."""
         return measured(*self.row[["control_measured", "control_low", "control_high"]], self.claim.unit)
 
     @property
     def size(self) -> str:
-        """The effect in per cent of the one that the source reports, with its interval; empty where it reports none."""
+        """The claim's effect in per cent of the reported one, with its interval; empty if none is reported."""
         if pd.isna(self.row.effect):
             return ""
         mean, low, high = (whole(100 * value) for value in self.row[["effect", "low", "high"]])
@@ -54,17 +54,17 @@ class Judged(NamedTuple):
 
     @property
     def runs(self) -> str:
-        """The number of independent runs behind the measured number; empty where nothing is random."""
+        """The number of independent runs behind the claim's number, as text; empty if nothing is random."""
         return f"{self.row.n_seeds:,}" if self.row.n_seeds > 1 else ""
 
     @property
     def corrected(self) -> str:
-        """The p-value with Holm's correction for the number of primary claims; empty where there is none."""
+        """The claim's p-value with Holm's correction for the number of primary claims; empty if it has none."""
         return "" if pd.isna(self.row.p_holm) else f"p = {self.row.p_holm:.2g} with Holm's correction"
 
     @property
     def verdict(self) -> str:
-        """The verdict, what else would pass the same test, and whether the correction leaves a difference open."""
+        """The claim's verdict, what else passes its test, and if the correction leaves its effect open."""
         others, said = self.row.also_passed_by, [self.word]
         if pd.notna(others):
             said.append(f"{others} pass too")
@@ -76,9 +76,9 @@ class Judged(NamedTuple):
 
 
 def judged(claims: pd.DataFrame) -> list[Judged]:
-    """The claims of the table claims with their rows, in the order of the page.
+    """Return the claims of the table claims with their rows, in the order of the report.
 
-    The table may have under "kept" in its attrs the rows of the kept run's claims.csv, by claim.
+    The table may have under "kept" in its attrs the rows of the kept reproduction's claims.csv, by claim.
     """
     rows, kept = on_common_scale(claims).set_index("claim"), claims.attrs.get("kept", {})
     there = [claim for claim in CLAIMS if claim.name in rows.index]
@@ -98,7 +98,7 @@ def _kept(claim: Claim, row: pd.Series, kept: Mapping[str, Mapping[str, str]]) -
 
 
 def whole(value: float) -> str:
-    """A number without decimals, with a true minus sign; infinity as its sign."""
+    """Return a number as text without decimals, with a true minus sign; infinity as its sign, NaN as MISSING."""
     if pd.isna(value):
         return MISSING
     return f"{value:,.0f}".replace("-0", "0").replace("-", "−").replace("inf", "∞")
@@ -130,7 +130,7 @@ def claims(table: pd.DataFrame) -> Readable:
 
 
 def rows_of(table: pd.DataFrame, claim: str) -> list[pd.DataFrame]:
-    """The comparisons behind one claim as a grid of texts, from the table comparisons; empty if there are none."""
+    """Return the comparisons behind one claim as a grid of texts, from the table comparisons; empty without any."""
     rows = table[table.claim == claim].sort_values("number")
     return [grid(rows, _COMPARED, texts=len(_COMPARED))] if len(rows) else []
 

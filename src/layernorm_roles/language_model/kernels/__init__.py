@@ -5,4 +5,4 @@ share; `attention` and `cross_entropy` have the kernels. Rows of arrays are padd
 """
 
 COMPILING = "the language models' kernels", 8
-"""For the message while numba compiles: what is compiled, and about how many seconds that takes."""
+"""What is compiled, and about how many seconds that takes, for the message while numba compiles."""

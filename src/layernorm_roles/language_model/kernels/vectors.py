@@ -91,7 +91,7 @@ class Array:
         self.struct = context.make_array(type_)(context, builder, value)
 
     def pointer(self, *place: ir.Value) -> ir.Value:
-        """The address of the element with the indices `place`, one LLVM integer for each axis."""
+        """The LLVM address of the array's element with the indices `place`, one LLVM integer for each axis."""
         axes = self.type.ndim
         shape = cgutils.unpack_tuple(self.builder, self.struct.shape, axes)
         strides = cgutils.unpack_tuple(self.builder, self.struct.strides, axes)
@@ -99,16 +99,16 @@ class Array:
         return cgutils.get_item_pointer2(self.context, self.builder, self.struct.data, *options)
 
     def element(self, *place: ir.Value) -> ir.Value:
-        """The value of the element with the indices `place`."""
+        """The LLVM value of the array's element with the indices `place`."""
         return self.builder.load(self.pointer(*place))
 
     def load(self, *place: ir.Value) -> ir.Value:
-        """The vector of the LANES elements along the last axis that begin at the indices `place`."""
+        """The vector of LANES elements along the array's last axis that begin at the indices `place`."""
         vector = self.builder.bitcast(self.pointer(*place), _FLOATS.as_pointer())
         return self.builder.load(vector, align=4)
 
     def store(self, x: ir.Value, *place: ir.Value) -> None:
-        """Write the vector x to the LANES elements along the last axis that begin at the indices `place`."""
+        """Write the vector x to the LANES elements along the array's last axis that begin at the indices `place`."""
         vector = self.builder.bitcast(self.pointer(*place), _FLOATS.as_pointer())
         self.builder.store(x, vector, align=4)
 

@@ -18,15 +18,15 @@ class ClassAttention(NamedTuple):
     """Queries, keys, values and attention weights between the majority task's classes, regardless of their counts."""
 
     q: Float[np.ndarray, "C d"]
-    """Queries of the classes."""
+    """Queries of the classes (kinds of token), a row for each; scores are q.k / sqrt(d)."""
     k: Float[np.ndarray, "C d"]
-    """Keys of the classes."""
+    """Keys of the classes (kinds of token), a row for each."""
     v: Float[np.ndarray, "C d"]
-    """Values of the classes, before attention's output matrix W_o."""
+    """Values of the classes (kinds of token), a row for each, before attention's output matrix W_o."""
     a: Float[np.ndarray, "C C"]
     """A, the unnormalised attention of the query's class (row) to the key's class (column)."""
     u: Float[np.ndarray, "C d"]
-    """Values of the classes, after W_o."""
+    """Values of the classes (kinds of token), a row for each, after attention's output matrix W_o."""
 
 
 @inlined

@@ -23,7 +23,7 @@ ROWS, COLUMNS = 2, 4
 """Rows of result and argument in a tile of a product: eight products share six loads, and weights stay in registers."""
 
 CACHE_LINE = 64
-"""Bytes in a cache line."""
+"""Bytes in a cache line of the processor, at the start of which rows of work arrays begin."""
 
 
 class PairWeights(NamedTuple):
@@ -33,19 +33,19 @@ class PairWeights(NamedTuple):
     """
 
     attention: Float[np.ndarray, "C d+1 C"]
-    """attention[c, :, j] = A_cj (u_j, 1), where class c attends to class j, with the value u_j; c is not padded."""
+    """attention[c, :, j] = A_cj (u_j, 1): the weight of class c for class j times the value u_j; c is not padded."""
     start: Float[np.ndarray, "C d"]
-    """E + b_o, the residual stream of every class before attention's values are added; not padded."""
+    """Residual stream E + b_o of every class, before attention's values are added; not padded."""
     w1: Float[np.ndarray, "f d"]
-    """W_1 diag(g): the first matrix of the feed-forward part times the gain g of the norm before it."""
+    """First weight of the feed-forward part times the gain g of the norm before it: W_1 diag(g)."""
     b1: Float[np.ndarray, " f"]
-    """W_1 b + b_1, with the bias b of the norm before the feed-forward part."""
+    """Bias of the feed-forward part's hidden units with the bias b of the norm before folded in: W_1 b + b_1."""
     w2: Float[np.ndarray, "d f"]
-    """W_2, the second matrix of the feed-forward part."""
+    """W_2, the second weight of the feed-forward part, from its hidden units to the residual stream."""
     b2: Float[np.ndarray, " d"]
-    """b_2, the bias after W_2."""
+    """b_2, the bias that the feed-forward part adds to the residual stream."""
     embedding: Float[np.ndarray, "C d"]
-    """E, the embedding, by which the residual stream becomes logits."""
+    """E, the embedding, whose products with the residual stream are the logits."""
 
 
 class PairBlock(NamedTuple):
@@ -56,42 +56,42 @@ class PairBlock(NamedTuple):
     """
 
     counts: Float[np.ndarray, "C pairs"]
-    """n_b, the class counts of the pair's sequence."""
+    """n_b, the number of tokens of each class in the pair's sequence b."""
     tokens: Float[np.ndarray, " pairs"]
-    """n_bc, the pair's weight in the loss; 0 for a pair that only fills the block."""
+    """n_bc, the number of tokens that a pair stands for, its weight in the loss; 0 if it only fills the block."""
     label: Int[np.ndarray, " pairs"]
     """The majority class of the pair's sequence."""
     attended: Float[np.ndarray, "d+1 pairs"]
     """S, the weighted sum of values, and in row d the sum of weights D, which the forward pass replaces by 1 / D."""
     stream: Float[np.ndarray, "d pairs"]
-    """The residual stream: y after attention, then r after the feed-forward part."""
+    """Residual stream of the pairs: y after attention, then r after the feed-forward part."""
     normed: Float[np.ndarray, "d pairs"]
-    """x, y standardised over its features."""
+    """x, the residual stream y standardised over its features, before norm2's gain and bias."""
     per_std: Float[np.ndarray, " pairs"]
-    """1 / std y."""
+    """1 / the standard deviation of the residual stream y over its features."""
     hidden: Float[np.ndarray, "f pairs"]
-    """relu(W_1 z + b_1)."""
+    """Hidden units of the feed-forward part, relu(W_1 z + b_1)."""
     logits: Float[np.ndarray, "C pairs"]
-    """l, then exp(l - max l), then the gradient with respect to l."""
+    """The logits l, then exp(l - max l), then the gradient of the loss with respect to l."""
     d_stream: Float[np.ndarray, "d pairs"]
-    """The gradient with respect to r, then to y; the forward pass uses it for W_2 hidden + b_2."""
+    """The loss's gradient with respect to the stream r, then y; in the forward pass W_2 hidden + b_2."""
     d_hidden: Float[np.ndarray, "f pairs"]
     d_normed: Float[np.ndarray, "d pairs"]
     d_attended: Float[np.ndarray, "d+1 pairs"]
     mean: Float[np.ndarray, " pairs"]
     """Scratch for a mean, or the margin of the largest logit; rows of one scratch array would not vectorise."""
     largest: Float[np.ndarray, " pairs"]
-    """Scratch for the largest logit."""
+    """Scratch for the largest logit of each pair."""
     total: Float[np.ndarray, " pairs"]
-    """Scratch for a sum over classes or features."""
+    """Scratch for a sum over classes or features for each pair."""
     arg: Int[np.ndarray, " pairs"]
-    """Scratch for the class of the largest logit."""
+    """Scratch for the class of each pair's largest logit."""
     word: Int[np.ndarray, " pairs"]
     """Scratch for the counts of four classes, packed as the four bytes of an integer."""
     zeros: Float[np.ndarray, " widest"]
-    """Zeros, as long as the largest of the padded sizes: the bias of a product that has none."""
+    """Zeros, as long as the largest of the padded sizes: the bias of a matrix product that has none."""
     no_class: Float[np.ndarray, " C"]
-    """The bias of the logits: 0 for classes, -inf for the padding."""
+    """The bias of the logits, by class: 0, and -inf for classes that only pad the array."""
 
 
 @inlined
