@@ -30,7 +30,7 @@ class Remaining:
         self._spent: Counter[str] = Counter()
 
     def finished(self, rule: str, seconds: float) -> None:
-        """Take into account that a job of Snakemake's rule `rule` has finished after `seconds`."""
+        """Let the estimate of the time left know that a job of the rule `rule` has finished after `seconds`."""
         self._left[rule] -= 1
         self._seen[rule] += 1
         self._spent[rule] += seconds

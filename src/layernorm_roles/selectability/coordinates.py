@@ -53,8 +53,8 @@ class Coordinates:
     rank: Int[np.ndarray, " m"]
     """Number of coordinates, without a bias's, in which the keys of each matrix vary."""
     depth: Float[np.ndarray, " m"]
-    """The tolerance divided by the largest distance of a key from the mean, times the smallest standard deviation of
-    the scaled keys along an axis; `sharp` compares it with rounding."""
+    """For each matrix, the fraction of its distance from the mean by which the tolerance moves each key at least, times
+    the smallest standard deviation of the scaled keys along an axis; `sharp` compares it with errors of rounding."""
     rounding: Float[np.ndarray, " m"]
     """Bound on the rounding error of a scaled key's coordinate along an axis, before it is divided by the standard
     deviation."""

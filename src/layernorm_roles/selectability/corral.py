@@ -89,7 +89,7 @@ def add(c, m, name, W, x, shift):
 
 @njit
 def drop(c, m, k):
-    """Remove atom k from the `Corral` c of m atoms and update the inverse H; the last atom moves to row k."""
+    """Take atom k out of `c`, the `Corral` of m atoms in Wolfe's algorithm, in place; the last atom moves to row k."""
     for a in range(m):
         if a != k:
             factor = c.H[a, k] / c.H[k, k]

@@ -197,7 +197,7 @@ def pilot() -> pd.DataFrame:
 
 
 def contexts_and_seeds_interval(shares: Float[np.ndarray, "seeds contexts"]) -> tuple[float, float]:
-    """Ends of an interval for the mean over seeds and contexts, both taken as samples of more.
+    """Ends of the 95 % interval for a mean over seeds and test contexts, of both of which there could be more.
 
     Student's half-widths over the means of the seeds and over the means of the contexts are added in quadrature. One
     seed says nothing about others; the interval is then over contexts alone.

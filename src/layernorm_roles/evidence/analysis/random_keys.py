@@ -6,7 +6,7 @@ import pandas as pd
 from layernorm_roles.evidence.analysis.estimate import Estimate, binomial
 
 EXPECTED_KEYS = 10.0
-"""Unselectable keys expected in all matrices of a norm, n and d, from which on their mean has a normal z-score."""
+"""Least number of unselectable keys expected in all matrices of n keys in d dimensions, so that a z-score is normal."""
 
 
 def z_scores(norms: pd.DataFrame) -> pd.DataFrame:

@@ -42,7 +42,7 @@ def write(
     out_report: str | Path,
     out_findings: str | Path,
 ) -> None:
-    """Write the report and the findings of a reproduction; equal inputs give equal bytes.
+    """Write two HTML pages of a reproduction, the report on all claims and the findings, from equal inputs equal bytes.
 
     `plan` has the reproduction's `settings`; `tables` and `figures`, the names of what the pages may show; `options`,
     what a snakemake command needs after its targets to mean this reproduction; and `kept`, if there is a kept

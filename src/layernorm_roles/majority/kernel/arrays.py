@@ -89,7 +89,7 @@ class PairBlock(NamedTuple):
     word: Int[np.ndarray, " pairs"]
     """Scratch for the counts of four classes, packed as the four bytes of an integer."""
     zeros: Float[np.ndarray, " widest"]
-    """Zeros, as long as the largest of the padded sizes: the bias of a matrix product that has none."""
+    """Zeros, as long as the longest padded axis of the weights: given as the bias of a matrix product that has none."""
     no_class: Float[np.ndarray, " C"]
     """The bias of the logits, by class: 0, and -inf for classes that only pad the array."""
 
