@@ -117,6 +117,22 @@ def test_a_damaged_file_is_named_with_the_logs_and_what_is_lost_is_made_again_wi
     assert {path: path.read_bytes() for path in lost} == before
 
 
+@pytest.mark.parametrize(
+    "job", ["language_model/gpt/all", "measure/gpt/all", "placement/pre", "pretrained/minilm"]
+)
+def test_a_text_that_lost_a_file_is_prepared_again_for_a_job_that_reads_it(smoke, job, tmp_path):
+    aside = {smoke.results / f"origin/{job}.json": tmp_path / "1"}
+    aside |= {
+        smoke.results / f"data/text/{text}/training.npy": tmp_path / text for text in ("words", "bytes")
+    }
+    for path, place in aside.items():
+        shutil.move(path, place)
+    plan = jobs_of(smoke.run("--dry-run", f"results/smoke/origin/{job}.json"))
+    for path, place in aside.items():
+        shutil.move(place, path)
+    assert plan["text"] == 1, plan
+
+
 def test_snakemake_makes_its_own_report_with_captions(smoke):
     smoke.run("--report", "snakemake.html", "random_keys")
     caption = shown.FIGURES["figure_1c"].caption

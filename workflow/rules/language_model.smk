@@ -7,6 +7,7 @@ rule language_model_train:
         plan=f"{RUN}/plan/language_model/{{batch}}.json",
         done=done("language_model/{batch}"),
         manifest=ancient(lambda wildcards: THIS.text_of(MODELS[wildcards.batch])["manifest"]),
+        text=ancient(lambda wildcards: [*THIS.text_of(MODELS[wildcards.batch]).values()]),
         downloads=ancient(
             lambda wildcards: THIS.downloaded(THIS.labelled_sources(MODELS[wildcards.batch].group))
         ),
@@ -34,6 +35,7 @@ rule language_model_measure:
         done=done("measure/{batch}"),
         weights=ancient(rules.language_model_train.output.weights),
         manifest=ancient(lambda wildcards: THIS.text_of(MODELS[wildcards.batch])["manifest"]),
+        text=ancient(lambda wildcards: [*THIS.text_of(MODELS[wildcards.batch]).values()]),
     output:
         origin=f"{RUN}/origin/measure/{{batch}}.json",
         key_selectability=f"{RUN}/runs/measure/{{batch}}/key_selectability.parquet",

@@ -4,6 +4,7 @@ rule pretrained_measure:
         plan=f"{RUN}/plan/pretrained/{{model}}.json",
         done=done("pretrained/{model}"),
         manifest=ancient(or_end(lambda wildcards: THIS.text_of_pretrained(wildcards.model)["manifest"])),
+        text=ancient(or_end(lambda wildcards: [*THIS.text_of_pretrained(wildcards.model).values()])),
     output:
         origin=f"{RUN}/origin/pretrained/{{model}}.json",
         pretrained_keys=f"{RUN}/runs/pretrained/{{model}}/pretrained_keys.parquet",

@@ -81,6 +81,7 @@ rule placement:
         plan=f"{RUN}/plan/placement/{{placement}}.json",
         done=done("placement/{placement}"),
         manifest=ancient(THIS.text_files(THIS.settings.statements.placement.text)["manifest"]),
+        text=ancient([*THIS.text_files(THIS.settings.statements.placement.text).values()]),
     output:
         origin=f"{RUN}/origin/placement/{{placement}}.json",
         placement=f"{RUN}/runs/placement/{{placement}}/placement.parquet",
