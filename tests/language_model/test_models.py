@@ -112,7 +112,7 @@ def plain_logits(variant, parameters, tokens, recorded):
             if norm := recorded[number].norm:  # with its factor in float32
                 known = torch.from_numpy(norm(recorded[number].before_norm))
                 torch.testing.assert_close(known, y[0].detach(), rtol=1e-6, atol=1e-6)
-            heads = []
+            heads, to_queries = [], recorded[number].query_projection
             for head in range(4):
                 rows = slice(2 * head, 2 * head + 2)
                 q, k, v = y @ w_q[rows].T, y @ w_k[rows].T, y_values @ w_v[rows].T
@@ -122,7 +122,11 @@ def plain_logits(variant, parameters, tokens, recorded):
                 assert_found(recorded[number].keys[head], k)
                 scores = q @ k.transpose(1, 2) / 2**0.5
                 seen = torch.ones(n, n, dtype=torch.bool).tril()
-                heads.append(scores.masked_fill(~seen, -math.inf).softmax(dim=-1) @ v)
+                weights = scores.masked_fill(~seen, -math.inf).softmax(dim=-1)
+                assert_found(recorded[number].attention(head), weights)
+                if to_queries:
+                    assert_found(to_queries(y[0].detach().numpy())[head], q)
+                heads.append(weights @ v)
             x = x + linear(torch.cat(heads, dim=-1), at + "attention.out")
         hidden = linear(layer_norm(x, at + "ln_2"), at + "feed_forward.0")
         # GPT-2's form of GELU.

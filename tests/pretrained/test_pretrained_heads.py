@@ -7,10 +7,8 @@ import torch
 from transformers import AutoModel
 
 from layernorm_roles.heads import ceilings, keys
-from layernorm_roles.pretrained.measure import SITES
 from layernorm_roles.schemas import AS_USED, WITHOUT_NORM
 from layernorm_roles.selectability.ceilings import ceilings as of_keys
-from layernorm_roles.selectability.certify import certify
 
 TOKENS = np.random.default_rng(2).permutation(60)[:48].tolist()
 
@@ -50,31 +48,6 @@ def test_query_heads_share_key_heads_in_blocks(model):
             assert abs(uppers[0] - uppers[1]).max() > 0.1
             for head, key_head in enumerate((0, 0, 1, 1)):
                 np.testing.assert_allclose(rows.loc[layer.layer, kind, head], uppers[key_head])
-
-
-def test_the_table_counts_what_certify_says_of_every_head(model):
-    network = model("llama")
-    recorded = {
-        seed: network.record(np.random.default_rng(seed).permutation(60)[:32].tolist()) for seed in (0, 7)
-    }
-    table = keys.table(
-        row
-        for number, layers in recorded.items()
-        for layer in layers
-        for one in keys.certified(layer, SITES, (2, 4, 30))
-        for row in one.rows(number)
-    )
-    # The heads twice, among all keys and among those before, and cut to two and to four dimensions.
-    assert len(table) == 2 * 2 * (1 + 1 + 2 + 2 + 2 + 2 * 2) and (table.n_keys == 32).all()
-    found = table[table.site == "head"].set_index(["causal", "context", "layer", "head"])
-    assert (found.dimensions == 6).all() and (found.n_unselectable > 0).any()
-    for number, layers in recorded.items():
-        for layer in layers:
-            for head, matrix in enumerate(layer.keys):
-                for causal in (False, True):
-                    known = (certify(matrix, causal=causal).verdict == "unselectable").sum()
-                    assert found.n_unselectable.loc[causal, number, layer.layer, head] == known
-    assert table[table.site == "after_norm"]["head"].isna().all()
 
 
 def test_heads_are_cut_to_where_their_keys_differ_most():

@@ -253,16 +253,8 @@ def fill_disk(run: Trials, rng: random.Random) -> None:
     folder = run.folder / "results"
     folder.mkdir()
     needed = sum(file.stat().st_blocks * 512 for file in run.reference.rglob("*") if file.is_file())
-    mount = [
-        "mount",
-        "-t",
-        "tmpfs",
-        "-o",
-        f"size={int(needed * rng.uniform(0.1, 0.9))}",
-        "tmpfs",
-        str(folder),
-    ]
-    if subprocess.run(mount, capture_output=True).returncode:
+    size = f"size={int(needed * rng.uniform(0.1, 0.9))}"
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", folder], capture_output=True).returncode:
         raise PermissionError("a tmpfs is refused")
     assert not run.do(), "the run fails"
     assert re.search("No space left on device|os error 28", run.output), run.output[-3000:]
