@@ -8,9 +8,7 @@ import pandas as pd
 import yaml
 
 ROOT = Path(__file__).parents[1]
-WORDS = [
-    f"{a}{b}{c}" for a in ("an", "ber", "col", "der") for b in ("a", "i", "o") for c in ("men", "tur", "st")
-]
+WORDS = [f"{a}{b}{c}" for a in ("an", "ber", "col", "der") for b in "aio" for c in ("men", "tur", "st")]
 
 
 def make(folder: Path) -> dict[str, str]:
@@ -79,8 +77,5 @@ def paper_preset(datasets: dict[str, str]) -> dict:
 
 def _on(value, datasets: dict[str, str]):
     if isinstance(value, dict):
-        return {
-            key: datasets.get(item, item) if key == "dataset" else _on(item, datasets)
-            for key, item in value.items()
-        }
+        return {k: datasets.get(v, v) if k == "dataset" else _on(v, datasets) for k, v in value.items()}
     return value

@@ -55,9 +55,7 @@ def test_a_batch_has_as_many_runs_of_one_kind_as_its_experiment_says_and_keeps_t
     alone = [batch for batch in found.values() if batch.group == "alone"]
     assert len(alone) == 12 and all(batch.name == batch.runs[0]["name"] for batch in alone)
     runs = [run["name"] for batch in found.values() for run in batch.runs]
-    each = [
-        run["name"] for group in ("mine", "alone") for run in batches.runs_of(settings, "majority", group)
-    ]
+    each = [run["name"] for one in ("mine", "alone") for run in batches.runs_of(settings, "majority", one)]
     assert runs == each, "no run is left out or trained twice"
     many = batches.batches(of_majority(mine=MINE | {"seeds": {"scale": 5, "dynamic_tanh": 1}}), "majority")
     kept = {name.rpartition("/")[2] for name in found if many.get(name) == found[name]}

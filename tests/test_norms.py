@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from layernorm_roles import norms, variants
 from layernorm_roles.evidence import legends
@@ -48,13 +49,10 @@ def test_a_variant_is_its_formula_and_learns_gain_and_bias(name, eps, x):
         for parameter in learnt.values():
             parameter.copy_(parameter * 3 if parameter is norm.weight else parameter + 0.5)
     if learnt:
-        torch.testing.assert_close(
-            norm(x), 3 * expected + (0.5 if "bias" in learnt else 0), rtol=1e-6, atol=1e-12
-        )
+        bias = 0.5 if "bias" in learnt else 0
+        torch.testing.assert_close(norm(x), 3 * expected + bias, rtol=1e-6, atol=1e-12)
     if name == "layernorm":
-        torch.testing.assert_close(
-            norm(x), torch.nn.functional.layer_norm(x, (DIM,), eps=eps), rtol=1e-13, atol=1e-13
-        )
+        torch.testing.assert_close(norm(x), F.layer_norm(x, (DIM,), eps=eps), rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -242,10 +240,7 @@ UNUSABLE = {
     "ExitsAtOnce": r"cannot be built with dim=8: it calls sys.exit\(None\)",
 }
 UNUSABLE = {f"own_norms_for_test:{name}": says for name, says in UNUSABLE.items()}
-UNUSABLE |= {
-    "no_such_module:Norm": "cannot be imported",
-    "syntax_for_test:Norm": "cannot be imported: .*never closed",
-}
+UNUSABLE |= {"no_such_module:Norm": "cannot be imported", "syntax_for_test:Norm": "cannot be .*never closed"}
 
 
 @pytest.mark.parametrize("name", UNUSABLE)

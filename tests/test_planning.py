@@ -137,9 +137,7 @@ def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):
     assert (nothing.tables, nothing.groups, nothing.files) == ((), {}, [])
     kept = Exhibits.kept(ROOT / "results/published")
     assert "majority_metrics" in kept.tables and "claims" not in kept.tables
-    assert {"figure_1a", "figure_2a", "figure_4a", "claims_forest"} <= {
-        Path(file).stem for file in kept.pictures
-    }
+    assert {"figure_1a", "figure_4a", "claims_forest"} <= {Path(file).stem for file in kept.pictures}
     plans = exhibits.plans_of_kept(kept)
     assert [*plans] == ["claims", "draw", "page"]
     assert plans["claims"]["made_by"]["parquet/random_keys"] == files.recorded(kept.results[2])

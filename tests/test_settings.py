@@ -1,7 +1,6 @@
 """Every key of config.yaml, spoilt in every way its type knows, is refused with its name."""
 
 import copy
-import datetime
 import json
 import random
 import re
@@ -16,6 +15,7 @@ import yaml
 from schema_walk import keys
 
 from layernorm_roles.planning import merged
+from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.json_schema import NAMED, for_editors
 from layernorm_roles.settings.loading import load, resolve
 
@@ -173,20 +173,7 @@ def test_values_that_cannot_work_together_are_explained(overlay, says):
     assert says in str(error.value) and "pydantic" not in str(error.value)
 
 
-JUNK = [
-    None,
-    -1,
-    2.5,
-    float("nan"),
-    "x",
-    [],
-    [[]],
-    {},
-    {"a": 1},
-    {1: 2},
-    {None: 3},
-    datetime.date(2026, 1, 1),
-]
+JUNK = [None, -1, 2.5, float("nan"), "x", [], {}, {"a": 1}, {1: 2}, {None: 3}, datetime.date(2026, 1, 1)]
 JUNK += [{"like": "d8"}, {"only": ["x"]}, {"architecture": [1]}, {(1, 2): 3}, 10**400, "seeds_per_job"]
 
 
@@ -268,3 +255,30 @@ def test_planning_imports_neither_torch_nor_pandas():
     program = f"import sys, layernorm_roles.planning; print(sorted({heavy} & {{*sys.modules}}))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("name: a\nfirst_seed: 1\nfirst_seed: 2\n", "'first_seed' is there twice"),
+        ("majority:\n  d8: {steps: 1, batch_size: 2, steps: 3}\n", "line 2, column 33"),
+        ("first_seed: [1, 2\nname: x", "no YAML: "),
+        ("majority: {[d8, d3]: {}}\n", "no YAML: while constructing a mapping"),
+        ("- name: a\n", "expected keys with values"),
+        (b"name: \xff\n", "no YAML: 'utf-8' codec"),
+        ("x: !!python/name:os.system\n", "no YAML: could not determine a constructor for the tag"),
+    ],
+)
+def test_a_file_that_misleads_is_refused_in_one_line(tmp_path, text, says):
+    file = tmp_path / "mine.yaml"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ValueError) as error:
+        yaml_files.read(file)
+    assert says in str(error.value)
+    assert str(error.value).startswith(str(file)) and "\n" not in str(error.value)
+
+
+def test_equal_keys_in_different_places_and_merged_ones_are_read(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("a: &some {x: 1, y: 2}\nb: {<<: *some, x: 3}\nd: {a: {x: 1}, b: {x: 1}}\n")
+    assert yaml_files.read(file)["b"] == {"x": 3, "y": 2}

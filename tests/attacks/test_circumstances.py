@@ -70,9 +70,7 @@ def test_a_checkout_of_another_user_is_refused_with_the_way_to_run_it(table, mon
         assert said == (f"ValueError: {named}: no file can be written there; {way}" if named else "nothing")
 
 
-@pytest.mark.parametrize(
-    "place", [".snakemake", "results", "results/x", "results/x/parquet", "results/x/logs"]
-)
+@pytest.mark.parametrize("place", [".snakemake", "results", "results/x", "results/x/logs"])
 @pytest.mark.parametrize("what", ["file", "dangling link"])
 def test_what_stands_in_the_place_of_a_folder_is_named(tmp_path, monkeypatch, place, what):
     monkeypatch.chdir(tmp_path)

@@ -94,15 +94,9 @@ def plan_of(runs, **changes):
     """The plan of a job that trains `runs` of one model, with other values for some keys."""
     named = [{"name": run.name, **run.columns, "norm": run.norm, **run.point} for run in runs]
     settings = runs[0].settings.model_dump(mode="json", exclude={"learning_rate", "steps"})
-    plan = {
-        "job": "trained",
-        "code": "a",
-        "made_by": {},
-        "settings": settings,
-        "runs": named,
-        "device": "cpu",
-    }
-    return plan | {"device_check": "stop", "norm_code": {run.variant: None for run in runs}} | changes
+    plan = {"job": "trained", "code": "a", "made_by": {}, "settings": settings, "runs": named}
+    plan |= {"device": "cpu", "device_check": "stop", "norm_code": {run.variant: None for run in runs}}
+    return plan | changes
 
 
 def files_in(folder, names):

@@ -110,10 +110,8 @@ def test_with_dropout_values_and_gradients_are_torchs_with_the_mask(n, d, dropou
 
 @pytest.mark.parametrize("d", [2, 7, 8, 11])
 def test_widened_heads_have_the_same_values_and_gradients(d):
-    given, present = (
-        drawn_inputs((2, 3, 9, d), dtype=torch.float64),
-        torch.arange(9) < torch.tensor([[4], [9]]),
-    )
+    given = drawn_inputs((2, 3, 9, d), dtype=torch.float64)
+    present = torch.arange(9) < torch.tensor([[4], [9]])
     for options in ({"is_causal": True}, {"attn_mask": present[:, None, None]}, {}):
         wide = outputs(lambda *heads, own=options: widened_attention(*heads, **own), *given)
         plain = outputs(lambda *heads, own=options: F.scaled_dot_product_attention(*heads, **own), *given)

@@ -219,11 +219,9 @@ def test_hidden_states_and_masked_loss_equal_transformers_bert(normed):
         out = theirs(tokens, labels=labels, output_hidden_states=True)
         torch.testing.assert_close(ours(tokens), out.hidden_states[-1], rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(ours.loss(tokens, where, targets), out.loss, rtol=1e-9, atol=1e-9)
-        norms = [ours.norm_0, *(layer.norm_2 for layer in ours.layers)]
+        norms, layers = [ours.norm_0, *(layer.norm_2 for layer in ours.layers)], body.encoder.layer
         recorded = ours.record(tokens[0].tolist())
-        for found, norm, hidden, layer in zip(
-            recorded, norms, out.hidden_states, body.encoder.layer, strict=False
-        ):
+        for found, norm, hidden, layer in zip(recorded, norms, out.hidden_states, layers, strict=False):
             assert_found(found.attention_input, hidden)
             assert_found(norm(torch.from_numpy(found.before_norm)).numpy(), hidden)
             theirs = layer.attention.self

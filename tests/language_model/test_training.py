@@ -15,6 +15,7 @@ from layernorm_roles.language_model import tasks, train
 from layernorm_roles.variants import BERT_VARIANTS
 from layernorm_roles.variants import BUILT_IN as GPT_VARIANTS
 
+DIAGNOSED = changed(SMALL_GPT, steps=20, diagnose_every=10)
 SCHEDULE = changed(SMALL_GPT, steps=10, evaluate_every=4, learning_rate=0.1)
 
 
@@ -46,9 +47,7 @@ class ToyModel(nn.Module):
 
 def test_rows_hold_the_mean_training_loss_since_the_last_row_and_the_validation_loss():
     """The loss of a training batch is its step, that of the validation text the mean over its four rows."""
-    metrics = train.train(
-        ToyModel(lambda model, numbers: numbers.mean()), ToyTask(), SCHEDULE, seed=0
-    ).metrics
+    metrics = train.train(ToyModel(lambda _, numbers: numbers.mean()), ToyTask(), SCHEDULE, seed=0).metrics
     assert metrics.step.tolist() == [0, 4, 8, 10] and metrics.tokens.tolist() == [0, 256, 512, 640]
     assert metrics.train_loss.tolist() == [0, np.mean([0, 1, 2, 3]), np.mean([4, 5, 6, 7]), np.mean([8, 9])]
     assert metrics.valid_loss.tolist() == [(3 * 1000 + 3000) / 4] * 4
@@ -122,10 +121,7 @@ def everything(out):
 
 @pytest.mark.parametrize(
     ("settings", "variant", "checkpoints"),
-    [
-        (changed(SMALL_GPT, steps=20, diagnose_every=10), "projection_matched", (2, 3, 5)),
-        (SMALL_BERT, "layernorm", (1, 3, 4)),
-    ],
+    [(DIAGNOSED, "projection_matched", (2, 3, 5)), (SMALL_BERT, "layernorm", (1, 3, 4))],
 )
 def test_a_killed_batch_resumes_to_the_same_bytes(text, tmp_path, settings, variant, checkpoints):
     """It is killed in its first run, at the end of it, and in the second; a finished run is not trained again."""

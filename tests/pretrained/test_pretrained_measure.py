@@ -36,9 +36,7 @@ def test_a_context_may_be_as_long_as_the_model_reads(folder):
         measure("tiny", settings(folder, 65), [text])
 
 
-def test_the_files_hold_two_of_three_documents_and_say_of_which_model_and_text_they_are(
-    folder, tmp_path, drawn
-):
+def test_the_files_hold_two_of_three_documents_and_say_of_which_model_and_text(folder, tmp_path, drawn):
     """The first document is too short, of the others each first long context is read, with all that is measured."""
     ends = (5,), (20, 30), (33, 42), (9,)
     frame = contexts(("sentences", range(9)), *(("long", range(*each)) for each in ends))

@@ -53,10 +53,7 @@ def with_sizes(**sizes):
     return spoil
 
 
-NO_INDEX, SIZES_DIFFER = (
-    "expected an index with a weight_map",
-    "the sizes in config.json, .* those of the weights$",
-)
+NO_INDEX = "expected an index with a weight_map"
 
 
 @pytest.mark.parametrize(
@@ -77,11 +74,8 @@ NO_INDEX, SIZES_DIFFER = (
             with_sizes(quantization_config={"quant_method": "new"}),
             "quantization_config = .*'new'.*: expected a method that transformers knows",
         ),
-        (
-            lambda model: (model / "config.json").write_text("[" * 10**5),
-            "no model that transformers can load",
-        ),
-        (with_sizes(max_position_embeddings=32), SIZES_DIFFER),
+        (lambda model: (model / "config.json").write_text("[" * 10**5), "no model that transformers"),
+        (with_sizes(max_position_embeddings=32), "the sizes in config.json, .* those of the weights$"),
     ],
 )
 def test_a_folder_that_holds_no_whole_model_is_refused(spoil, said, model):
@@ -101,10 +95,7 @@ def test_a_package_is_found_without_running_its_code(model, tmp_path, monkeypatc
     for given, said in (
         ({"package": "some_model", "folder": "other"}, "folder = 'other': expected the folder of a model"),
         ({"package": "some_model"}, "package = 'some_model': .* with config.json"),
-        (
-            {"package": "no_such.package"},
-            "package = 'no_such.package': .*an installed package; its files alone",
-        ),
+        ({"package": "no_such.package"}, "package = 'no_such.package': .*an installed package"),
         ({"package": "json.tool"}, "package = 'json.tool': .*an installed package"),
     ):
         with pytest.raises(ValueError, match=rf"^pretrained.m.{said}"):

@@ -67,10 +67,8 @@ def to_thirty_digits(keys, i, query):
     """The ceiling over all queries of a key within the hull, by Newton's method in mpmath from a query nearby."""
     with mpmath.workdps(40):
         d = keys.shape[1]
-        offsets = [
-            [mpmath.mpf(float(k)) - mpmath.mpf(float(own)) for k, own in zip(row, keys[i], strict=True)]
-            for row in keys
-        ]
+        exact = [[mpmath.mpf(float(value)) for value in row] for row in keys]
+        offsets = [[k - own for k, own in zip(row, exact[i], strict=True)] for row in exact]
 
         def powers(q):
             return [mpmath.exp(mpmath.fdot(q, row)) for row in offsets]

@@ -174,9 +174,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("name,content,options,message", REFUSED)
-def test_what_is_no_matrix_or_may_be_another_one_is_refused_in_one_line(
-    files, name, content, options, message, capsys
-):
+def test_what_may_be_no_matrix_is_refused_in_one_line(files, name, content, options, message, capsys):
     path = files / name
     if isinstance(content, bytes):
         path.write_bytes(content)

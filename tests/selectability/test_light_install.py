@@ -46,9 +46,8 @@ def test_certificates_are_made_and_written_without_what_experiments_need(tmp_pat
     if kind is None:
         np.save(tmp_path / name, KEYS)
     else:
-        pq.write_table(
-            pa.table({"vector": pa.array(KEYS.tolist(), kind)}), tmp_path / name, row_group_size=20
-        )
+        table = pa.table({"vector": pa.array(KEYS.tolist(), kind)})
+        pq.write_table(table, tmp_path / name, row_group_size=20)
     environment = os.environ | {"NUMBA_NUM_THREADS": threads}
     for out in ("verdicts.parquet", "verdicts.csv"):
         command = [sys.executable, "-c", BARE, name, "--out", out]

@@ -39,11 +39,7 @@ def test_only_articles_of_a_wikipedia_dump_are_read(tmp_path, monkeypatch):
         return f"<page>{inside}</page>"
 
     pages = [page(0, "First article."), page(1, "Talk about the first article."), page(14, "A category.")]
-    pages += [
-        page(0, "#REDIRECT [[First]]", '<redirect title="First" />'),
-        page(0, ""),
-        page(0, "Second article."),
-    ]
+    pages += [page(0, "#REDIRECT", '<redirect title="First" />'), page(0, ""), page(0, "Second article.")]
     dump = tmp_path / "dump.bz2"
     dump.write_bytes(bz2.compress(f"<mediawiki>{''.join(pages)}</mediawiki>".encode()))
     package = SimpleNamespace(locate_file=lambda name: dump)
@@ -60,9 +56,7 @@ def test_cleaning_keeps_words_and_drops_the_rest():
 
 
 @pytest.mark.parametrize("around", ["{}", "'''{}'''", "== {} ==", "[[page|{}]]", "<div>{}</div>", "* ''{}''"])
-@pytest.mark.parametrize(
-    "gone", ["<ref>a source</ref>", "[[File:a.png|thumb|a caption]]", "<gallery>a view</gallery>"]
-)
+@pytest.mark.parametrize("gone", ["<ref>a source</ref>", "[[File:a.png|a caption]]", "<gallery>a</gallery>"])
 def test_what_is_dropped_is_dropped_inside_other_nodes(around, gone):
     assert re.findall("[a-z]+", documents.clean(around.format(f"kept {gone} words"))) == ["kept", "words"]
 

@@ -76,9 +76,7 @@ def changed(settings, **changes):
     return Text.model_validate(settings.model_dump() | changes)
 
 
-def test_streams_hold_the_documents_of_their_part_and_the_tokenizer_has_seen_those_of_training(
-    world, prepared
-):
+def test_streams_hold_the_documents_of_their_part_and_the_tokenizer_those_of_training(world, prepared):
     (texts, _), bpe = world, tokenizer.load(prepared.tokenizer)
     for part in ("training", "validation"):
         stream = read_stream(prepared.tokens(part), 300, 64)
@@ -133,9 +131,7 @@ SPLITS = [{"training": a, "validation": b, "held_out": c} for a, b, c in ((0.5, 
         (SEED, {"sentences": SENTENCES}, "training.npy validation.npy tokenizer.json identity"),
     ],
 )
-def test_the_identity_of_a_text_is_that_of_its_seed_tokenizer_and_streams(
-    world, prepared, tmp_path, seed, change, equal
-):
+def test_the_identity_of_a_text_is_that_of_its_streams(world, prepared, tmp_path, seed, change, equal):
     prepare(changed(world[1], **change), tmp_path, seed=seed)
     other = PreparedText(tmp_path)
     names = ("training.npy", "validation.npy", "tokenizer.json", "contexts.parquet")
@@ -209,9 +205,8 @@ def test_contexts_from_other_sources(world, tmp_path):
     for i, passage in enumerate(passages * 2):  # a text that came before is left out
         (tmp_path / "passages" / f"{i}.txt").write_text(passage)
         (tmp_path / "sentences" / f"{i}.txt").write_text(passage.split(". ")[i % 3])
-    sources = [
-        {"kind": "files", "paths": [str(tmp_path / name / "*.txt")]} for name in ("passages", "sentences")
-    ]
+    paths = (str(tmp_path / name / "*.txt") for name in ("passages", "sentences"))
+    sources = [{"kind": "files", "paths": [path]} for path in paths]
     long, sentences = ({"source": source, "shortest": 4, "longest": 64} for source in sources)
     settings = changed(world[1], long=long | {"contexts": 5}, sentences=sentences | {"contexts": 3})
     prepare(settings, tmp_path / "out")

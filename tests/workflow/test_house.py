@@ -26,9 +26,7 @@ def test_lint_has_only_its_wish_for_an_environment_per_rule():
 
 
 def test_every_target_says_what_it_is_and_help_lists_them():
-    found = re.findall(
-        r"^(?:use rule \w+ as|rule) (\w+)", text_of("workflow/rules/targets.smk"), re.MULTILINE
-    )
+    found = re.findall(r"(?m)^(?:use rule \w+ as|rule) (\w+)", text_of("workflow/rules/targets.smk"))
     targets = ["all", *found]
     assert {"majority", "pretrained", "publish", "help"} <= {*targets}
     lines = snakemake(ROOT, "help", "--quiet", "all", package=ROOT).stdout.splitlines()
@@ -36,12 +34,10 @@ def test_every_target_says_what_it_is_and_help_lists_them():
     assert {*listed} == {*targets} and all(meaning.endswith(".") for meaning in listed.values()), listed
 
 
-STATEMENTS = "error: statemnts: no target; expected statements: `snakemake --cores 1 help` lists all"
+NEAREST = "error: statemnts: no target; expected statements: `snakemake --cores 1 help` lists all"
 
 
-@pytest.mark.parametrize(
-    ("target", "says"), [("statemnts", STATEMENTS), ("results/default/nothing.csv", "MissingRuleException")]
-)
+@pytest.mark.parametrize(("target", "says"), [("statemnts", NEAREST), ("results/x.csv", "MissingRuleExc")])
 def test_a_mistyped_target_names_the_nearest_and_a_file_is_missed_by_snakemake(target, says):
     done = snakemake(ROOT, target, package=ROOT)
     assert done.returncode == 1 and says in done.stdout, done.stdout
@@ -49,11 +45,8 @@ def test_a_mistyped_target_names_the_nearest_and_a_file_is_missed_by_snakemake(t
 
 
 RULES = [ROOT / "Snakefile", *sorted((ROOT / "workflow/rules").glob("*.smk"))]
-PYTHON = [
-    file
-    for folder in ("src", "workflow", "benchmarks", "examples")
-    for file in sorted((ROOT / folder).rglob("*.py"))
-]
+FOLDERS = ("src", "workflow", "benchmarks", "examples")
+PYTHON = [file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))]
 PROFILES = [*(ROOT / "profiles").glob("*/config.yaml")]
 NETWORK = r"socket|ssl|http|urllib(?!\.parse)|ftplib|requests|httpx|aiohttp|datasets|huggingface_hub"
 PICKLES = "pickle|dill|joblib|shelve|marshal|cloudpickle"

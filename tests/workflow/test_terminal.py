@@ -154,9 +154,7 @@ def test_the_end_of_a_long_job_is_said_with_the_time_left_and_that_of_the_run(li
     ]
 
 
-def test_a_job_that_fails_on_a_cluster_says_why_and_is_forgotten_if_it_succeeds_at_last(
-    listening, capsys, tmp_path
-):
+def test_a_job_that_fails_on_a_cluster_says_why_unless_it_succeeds_at_last(listening, capsys, tmp_path):
     """Of a group all jobs are reported, also those that succeeded; the cluster's own log says which failed, and why."""
     own = "error: results/tiny/d.parquet: damaged\n(details: x.log)"
     limit = "slurmstepd: error: *** JOB 7 ON one CANCELLED AT 2026-11-22T23:00:00 DUE TO TIME LIMIT ***"

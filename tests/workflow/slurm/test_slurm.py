@@ -16,10 +16,8 @@ SMOKE = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text())
 CANCELLED = "rule_text_wildcards_words"
 REPEATED = "majority/d3/none/d_model_3/base_learning_rate_0.001/seed_0"
 # The devices are fake, so the models train on the CPU; SLURM is asked for a GPU all the same, as with device: cuda.
-GPU_ON_PAPER = [
-    *("--config", "device=cpu"),
-    *("--set-resources", "majority_train:gpu=1", "language_model_train:gpu=1"),
-]
+GPU_ON_PAPER = ["--config", "device=cpu"]
+GPU_ON_PAPER += ["--set-resources", "majority_train:gpu=1", "language_model_train:gpu=1"]
 
 pytestmark = pytest.mark.long
 
@@ -145,9 +143,7 @@ def test_every_job_ran_in_slurm_and_the_results_are_complete(ran):
         ("draw", 1, 2, 2, 4000, 0, 10),
     ],
 )
-def test_jobs_were_given_what_their_rule_asks_for(
-    ran, rule, submitted, together, cpus, memory, gpus, minutes
-):
+def test_jobs_got_what_their_rule_asks_for(ran, rule, submitted, together, cpus, memory, gpus, minutes):
     found = submissions(ran, rule)
     assert len(found) == submitted
     for job, times, factor in found:

@@ -1,4 +1,7 @@
-"""The files of the smaller statements, from the draws of their seeds, once more by plain formulas in numpy."""
+"""The files of the statements, from the draws of their seeds, once more by plain formulas in numpy.
+
+Their rows are those of `measure`, and they say which plan and draws made them.
+"""
 
 import json
 from itertools import product
@@ -6,25 +9,38 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from default_settings import example
+from hand_made import contexts, prepared_text
 from planned import planned
 from scipy.special import gammaln
 
-from layernorm_roles import store
+from layernorm_roles import checkpoint, files, random_streams, store
 from layernorm_roles.random_streams import Stream, generator
-from layernorm_roles.settings.statements import BatchDependence, ScoreScale
-from layernorm_roles.statements import batch_dependence, fusion, score_scale
+from layernorm_roles.settings.statements import BatchDependence, Fusion, Geometry, Placement, ScoreScale
+from layernorm_roles.statements import batch_dependence, fusion, geometry, placement, score_scale
+
+
+def read(path, table, plan, *streams, with_torch=False):
+    """The table in a file of a job, which names its plan and the streams that it drew from."""
+    origin = store.read_provenance(path)
+    assert json.loads(origin["config"]) == plan
+    assert origin["seed_rule"] == random_streams.describe(streams, with_torch)
+    return store.read(path, table)
+
+
+def assert_rows(found, frame):
+    plain = frame[found.columns].reset_index(drop=True).astype(object).fillna(0)
+    pd.testing.assert_frame_equal(found.astype(object).fillna(0), plain, check_dtype=False)
 
 
 def written(folder, drawn, module, settings, stream, seeds):
-    """The table in the file that a statement's job writes, which names its plan and the stream that it drew from."""
+    """The table in the file that a statement's job writes, and that it drew from that stream alone."""
     drawn.clear()
-    name, plan = stream.name.lower(), planned(folder, "job", settings=settings.model_dump(), seeds=seeds)
+    plan = planned(folder, "job", settings=settings.model_dump(), seeds=seeds)
     module.write(plan, folder / "rows")
-    origin = store.read_provenance(folder / "rows")
-    assert drawn == {stream.number: {*seeds}} and origin["seed_rule"] == stream.sentence
-    assert json.loads(origin["config"]) == plan
-    return store.read(folder / "rows", name)
+    assert drawn == {stream.number: {*seeds}}
+    return read(folder / "rows", stream.name.lower(), plan, stream)
 
 
 def test_batch_dependence_has_the_means_over_the_draws(tmp_path, drawn):
@@ -115,3 +131,73 @@ def test_the_table_of_a_block_of_fusion():
         rest, left = out[30:] - x[30:] @ np.linalg.pinv(x[:30]) @ out[:30], out[30:] - out[30:].mean(axis=0)
         assert row.error == pytest.approx((rest**2).sum() / (left**2).sum(), abs=1e-12)
         assert (row.d, row.source, row.seed, row.layer) == (d, "x", 6, 2)
+
+
+RUNS = [("a", 9), ("b", 3), ("ab", 4)]
+SHAPES = {"stream": (30, 4), "heads": (30, 4), "w_o": (4, 4), "b_o": (4,), "gain": (4,), "bias": (4,)}
+SHAPES["w_1"] = (4, 7)
+
+
+@pytest.fixture
+def samples(tmp_path):
+    """A file of samples of three runs, in which every tensor is drawn by itself; the tensors; the plan of its job."""
+    rng, plan = np.random.default_rng(0), planned(tmp_path, "measure/x")
+    tensors = {
+        f"{name}/layer_{layer}.{kind}": torch.from_numpy(rng.standard_normal(shape))
+        for name, _ in RUNS
+        for layer in (1, 2)
+        for kind, shape in SHAPES.items()
+    }
+    runs = [{"name": name, "seed": seed, "layers": 2} for name, seed in RUNS]
+    checkpoint.save(tensors, tmp_path / "samples", {"identity": plan, "runs": runs})
+    return tmp_path / "samples", tensors, plan
+
+
+def test_geometry_and_its_cloud(tmp_path, drawn):
+    settings = example(Geometry, dimensions=[3], input_norms=[1])
+    plan = planned(tmp_path, "geometry", settings=settings.model_dump(), seed=4)
+    geometry.write(plan, tmp_path / "rows", tmp_path / "cloud")
+    assert drawn == {Stream.GEOMETRY.number: {4}, Stream.GEOMETRY_CLOUD.number: {4}}
+    rows = read(tmp_path / "rows", "geometry", plan, Stream.GEOMETRY)
+    cloud = read(tmp_path / "cloud", "geometry_cloud", plan, Stream.GEOMETRY_CLOUD)
+    assert_rows(rows, geometry.measure(settings, 4))
+    assert_rows(cloud, geometry.cloud(4))
+
+
+def test_fusion_of_random_blocks_and_of_trained_ones(tmp_path, drawn, samples):
+    path, tensors, job = samples
+    given = {"settings": example(Fusion, d_model=[4]).model_dump(), "seeds": [4, 6]}
+    plan = planned(tmp_path, "fusion", [job["job"]], **given)
+    fusion.write(plan, [path], tmp_path / "rows")
+    assert drawn == {Stream.FUSION.number: {4, 6}}
+    blocks = [*fusion.random_blocks([4], [4, 6])]
+    for (name, seed), layer in product(RUNS, (1, 2)):
+        arrays = (tensors[f"{name}/layer_{layer}.{kind}"].numpy() for kind in SHAPES)
+        columns = {"source": "language_model", "seed": seed, "layer": layer}
+        blocks.append(fusion.AttentionBlock(*arrays, columns))
+    assert_rows(read(tmp_path / "rows", "fusion", plan, Stream.FUSION), fusion.measure(blocks))
+    planned(tmp_path, job["job"], runs=[1])
+    with pytest.raises(ValueError, match="samples: a file of another run"):
+        fusion.write(planned(tmp_path, "fusion", [job["job"]], **given), [path], tmp_path / "rows")
+
+
+def test_placement(tmp_path, drawn):
+    sizes = {"depths": [6, 7], "untrained_depths": [2], "d_model": 4, "heads": 2, "steps": 3}
+    sizes |= {"context_length": 4, "vocabulary": 9, "learning_rates": [0.1]}
+    settings, tokens = example(Placement, **sizes), np.random.default_rng(0).integers(11, size=500)
+    text = prepared_text(tmp_path / "text", tokens, tokens[:20], contexts(("long", range(4))))
+    names = ("placement", "untrained_gradients", "position_probe")
+    out = {name: tmp_path / name for name in (*names, "origin")}
+    seeds = {"seeds": [4, 6], "untrained_seeds": [5]}
+    plan = planned(tmp_path, "placement/pre", settings=settings.model_dump(), placement="pre", **seeds)
+    placement.write(plan, text.manifest, out)
+    assert drawn == {Stream.PLACEMENT_BATCHES.number: {4, 5, 6}, Stream.POSITION_PROBE.number: {4}}
+    tables = placement.measure(tokens, settings, plan)
+    assert set(tables) == set(names) and set(tables["position_probe"].depth) == {6}
+    streams = Stream.PLACEMENT_BATCHES, Stream.POSITION_PROBE
+    for name, frame in tables.items():
+        assert_rows(read(out[name], name, plan, *streams, with_torch=True), frame)
+    of_another = {"content_hash": "x", "sha256": {"training.npy": "another"}, "seed": 1}
+    files.write_text(text.manifest, json.dumps(of_another))
+    with pytest.raises(ValueError, match=r"training\.npy: a file of another text"):
+        placement.write(plan, text.manifest, out)
