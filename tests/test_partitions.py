@@ -6,7 +6,6 @@ from layernorm_roles import partitions
 
 
 def listed(length, classes, majority_gap):
-    """All admissible partitions, by a recursion over falling parts."""
 
     def falling(rest, largest):
         if rest == 0:

@@ -21,7 +21,6 @@ OTHER = PLANS | {"train/a": PLANS["train/a"] | {"settings": {"steps": 3}}}
 
 
 def is_planned(folder, job):
-    """Whether the plan file is newer than its copy, so that Snakemake does the job."""
     origin = folder / f"origin/{job}.json"
     return not origin.exists() or (folder / f"plan/{job}.json").stat().st_mtime > origin.stat().st_mtime
 

@@ -17,13 +17,6 @@ def of(overlay):
     return planning.Reproduction(planning.configured(ROOT / "config.yaml", overlay), PRESETS)
 
 
-def test_an_overlay_changes_what_it_names_at_every_depth():
-    base = {"a": {"b": 1, "c": [1, 2]}, "d": {"e": 1}}
-    found = planning.merged(base, {"a": {"c": [3]}, "d": None, "f": 1})
-    assert found == {"a": {"b": 1, "c": [3]}, "d": None, "f": 1}
-    assert base == {"a": {"b": 1, "c": [1, 2]}, "d": {"e": 1}}
-
-
 @pytest.fixture(scope="module")
 def smoke():
     return of(SMOKE).plans

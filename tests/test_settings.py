@@ -28,7 +28,6 @@ KEYS = [*keys(resolve(ONE_OF_EACH))]
 
 
 def may_be_null(path):
-    """null leaves an experiment, a text, a model or a variant out."""
     return (path[0] in NAMED and len(path) == 2) or (len(path) > 1 and path[-2] == "seeds")
 
 
@@ -64,7 +63,6 @@ def spoilt(value, schema):
 
 
 def replaced(path, value):
-    """The default configuration with another value at a path."""
     config = here = copy.deepcopy(DEFAULT)
     for key in path[:-1]:
         here = here[key]

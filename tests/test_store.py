@@ -28,7 +28,6 @@ def metrics():
 
 @pytest.fixture
 def path(metrics, tmp_path):
-    """The file of a written table."""
     store.write(metrics, TABLE, tmp_path / "new/metrics.parquet", ORIGIN)
     return tmp_path / "new/metrics.parquet"
 
@@ -68,7 +67,6 @@ def test_a_table_that_does_not_fit_is_refused_and_the_old_one_stays(metrics, pat
 
 
 def with_hole(arrow):
-    """A table with a null where its schema has none."""
     fields = [field.with_nullable(True) for field in arrow.schema]
     return arrow.cast(pa.schema(fields)).set_column(4, fields[4], [[None, 0.5]])
 

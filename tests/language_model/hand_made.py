@@ -35,7 +35,6 @@ SMALL_BERT = example(
 
 
 def changed(settings, **changes):
-    """Settings with other values for some keys, checked."""
     return type(settings).model_validate(settings.model_dump() | changes)
 
 
@@ -85,7 +84,6 @@ def labelled(folder, rows, **changes):
 
 
 def run_of(text, settings=SMALL_GPT, variant="layernorm", seed=0, model="hand_made"):
-    """A run of a model with these settings."""
     name = f"{model}/{variant}/base_learning_rate_{settings.learning_rate}/steps_{settings.steps}/seed_{seed}"
     return LanguageModelRun(name, model, variant, variant, seed, settings, text)
 
@@ -100,12 +98,10 @@ def plan_of(runs, **changes):
 
 
 def files_in(folder, names):
-    """A file in `folder` for each of `names`."""
     return {name: str(folder / f"{name}.file") for name in names}
 
 
 def trained(runs, folder, downloads=(), **changes):
-    """The files of a batch that is trained."""
     out = files_in(folder, ("metrics", "attention", "weights"))
     inputs = {"manifest": str(runs[0].text.manifest), "downloads": [*map(str, downloads)]}
     train_batch(plan_of(runs, **changes), inputs, out, 1)

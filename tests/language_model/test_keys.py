@@ -2,38 +2,25 @@
 
 from dataclasses import replace
 
+import hand_made as made
 import numpy as np
 import pytest
 import torch
-from hand_made import (
-    GPT,
-    SMALL_BERT,
-    SMALL_GPT,
-    VOCABULARY,
-    changed,
-    contexts,
-    measured,
-    prepared_text,
-    randomise,
-    run_of,
-    save_weights,
-    tokenizer,
-)
 
 from layernorm_roles import checkpoint, store
 from layernorm_roles.language_model import measure, model, tasks
 from layernorm_roles.random_streams import Stream, describe
 
-TOKENS = np.random.default_rng(0).integers(VOCABULARY, size=200)
+TOKENS = np.random.default_rng(0).integers(made.VOCABULARY, size=200)
 
 
 def test_scaled_keys_are_all_selectable_and_eps_matters():
     """On a sphere no key is inside; a short key that eps shortens further is."""
-    frame, qk = contexts(("sentences", TOKENS[:64])), "layernorm_qk"
-    random = randomise(model.build(GPT, qk, qk, VOCABULARY, 0))
-    shrunk = model.build(changed(GPT, query_key_eps=1e-3), qk, qk, VOCABULARY, 0).eval()
+    frame, qk = made.contexts(("sentences", TOKENS[:64])), "layernorm_qk"
+    random = made.randomise(model.build(made.GPT, qk, qk, made.VOCABULARY, 0))
+    shrunk = model.build(made.changed(made.GPT, query_key_eps=1e-3), qk, qk, made.VOCABULARY, 0).eval()
     exact, found = (
-        measure.heads(network.double(), frame, tokenizer(), measure.sites_of(qk, qk, "gpt"))["keys"]
+        measure.heads(network.double(), frame, made.tokenizer(), measure.sites_of(qk, qk, "gpt"))["keys"]
         for network in (random, shrunk)
     )
     assert {"after_norm_exact", "head_exact"} < set(exact.site)
@@ -66,17 +53,17 @@ def weights(tmp_path):
 
     Before, the six tokens are corners of a hexagon; after, tokens 4 and 5 lie in the rectangle of the others.
     """
-    frame = contexts(("long", SENTENCE), ("sentences", SENTENCE))
-    run = run_of(prepared_text(tmp_path / "text", STREAM, STREAM, frame), variant="none", seed=7)
+    frame = made.contexts(("long", SENTENCE), ("sentences", SENTENCE))
+    run = made.run_of(made.prepared_text(tmp_path / "text", STREAM, STREAM, frame), variant="none", seed=7)
     hexagon = [(2, 0.1), (1, 2), (-1, 2.1), (-2.2, 0), (-1, -2), (1.3, -2)]
     collapsed = [(2, 1.5), (-2, 1), (-2.2, -1), (2.4, -1), (0.3, 0.2), (-0.2, 0.1)]
     initial, final = (set_by_hand(run.build_model(), embedding) for embedding in (hexagon, collapsed))
-    return run, save_weights(run, tmp_path, initial=initial, final=final)
+    return run, made.save_weights(run, tmp_path, initial=initial, final=final)
 
 
 def test_the_known_tables_of_a_run_with_weights_set_by_hand(weights, tmp_path):
     run, file = weights
-    out = measured([run], file, tmp_path, "keys")
+    out = made.measured([run], file, tmp_path, "keys")
     table = store.read(out["keys"], "key_selectability")
     assert set(zip(table.model, table.variant, table.seed, strict=True)) == {("hand_made", "none", 7)}
     expected = {}
@@ -108,23 +95,23 @@ def test_the_known_tables_of_a_run_with_weights_set_by_hand(weights, tmp_path):
 
 def test_weights_of_other_runs_are_refused(weights, tmp_path):
     run, file = weights
-    seed, settings = replace(run, seed=8), replace(run, settings=changed(run.settings, weight_decay=0.5))
+    seed, settings = replace(run, seed=8), replace(run, settings=made.changed(run.settings, weight_decay=0.5))
     for runs in ([seed], [settings], [replace(run, name="a")], [run, seed]):
         with pytest.raises(ValueError, match=r"weights.safetensors: a file of another run \(.*expected"):
-            measured(runs, file, tmp_path, "keys")
+            made.measured(runs, file, tmp_path, "keys")
 
 
 def test_contexts_are_those_that_a_model_reads_as_training_reads_them(text, tmp_path):
     """BERT reads sentences alone, with room for the class token before them."""
-    run = run_of(text, SMALL_BERT)
+    run = made.run_of(text, made.SMALL_BERT)
     tokens, _, _ = tasks.build(run.settings, text, run.tokenizer, seed=0).batch(0)
-    assert run.prefix == tuple(tokens[0, :1]) and run_of(text).prefix == ()
+    assert run.prefix == tuple(tokens[0, :1]) and made.run_of(text).prefix == ()
     assert set(run.contexts().texts) == {"sentences"}
     with pytest.raises(ValueError, match="has 16 tokens; the model reads at most 15"):
-        run_of(text, changed(SMALL_BERT, context_length=16)).contexts()
-    frame = contexts(("sentences", TOKENS[:9]), ("sentences", [300]))
+        made.run_of(text, made.changed(made.SMALL_BERT, context_length=16)).contexts()
+    frame = made.contexts(("sentences", TOKENS[:9]), ("sentences", [300]))
     with pytest.raises(ValueError, match=r"context 1 of the sentences texts has token 300; .* knows 300"):
-        run_of(prepared_text(tmp_path, STREAM, STREAM, frame)).contexts()
+        made.run_of(made.prepared_text(tmp_path, STREAM, STREAM, frame)).contexts()
 
 
 LONG = [np.random.default_rng(n).integers(30, size=n) for n in (12, 7, 16)]
@@ -142,11 +129,11 @@ def inputs_of(network, module):
 
 
 def test_blocks_are_what_the_modules_of_the_model_receive(tmp_path):
-    frame = contexts(("sentences", [1, 2, 3]), *(("long", tokens) for tokens in LONG))
-    run = run_of(prepared_text(tmp_path / "text", range(30), range(30), frame))
-    network = randomise(run.build_model())
-    weights = save_weights(run, tmp_path, initial=run.build_model(), final=network)
-    tensors, facts = checkpoint.load(measured([run], weights, tmp_path, "samples")["samples"])
+    frame = made.contexts(("sentences", [1, 2, 3]), *(("long", tokens) for tokens in LONG))
+    run = made.run_of(made.prepared_text(tmp_path / "text", range(30), range(30), frame))
+    network = made.randomise(run.build_model())
+    weights = made.save_weights(run, tmp_path, initial=run.build_model(), final=network)
+    tensors, facts = checkpoint.load(made.measured([run], weights, tmp_path, "samples")["samples"])
     assert facts["runs"] == [{"name": run.name, "variant": "layernorm", "seed": 0, "layers": 2}]
     assert len(tensors) == 2 * 7 and {tensor.dtype for tensor in tensors.values()} == {torch.float64}
     network = network.double()
@@ -157,7 +144,7 @@ def test_blocks_are_what_the_modules_of_the_model_receive(tmp_path):
         )
         after_attention = stream + heads @ w_o + b_o
         x = after_attention - after_attention.mean(dim=1, keepdim=True)
-        normed = x / (x.square().mean(dim=1, keepdim=True) + SMALL_GPT.eps).sqrt()
+        normed = x / (x.square().mean(dim=1, keepdim=True) + made.SMALL_GPT.eps).sqrt()
         up = (normed * gain + bias) @ w_1 + layer.feed_forward[0].bias
         modules = layer.norm, layer.attention.out, layer.ln_2, layer.feed_forward[1]
         for found, module in zip((stream, heads, after_attention, up), modules, strict=True):

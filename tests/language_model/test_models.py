@@ -25,8 +25,6 @@ def test_initial_weights_have_gpt2s_spread():
 
 
 class Drawn(nn.Module):
-    """A norm of one's own that draws its parameters."""
-
     def __init__(self, dim):
         super().__init__()
         self.gain = nn.Parameter(torch.randn(dim))
@@ -84,7 +82,6 @@ def plain_norm(variant, x, parameters, at):
 
 
 def assert_found(found, expected):
-    """Assert that an array is what a tensor holds for the first context of a batch."""
     torch.testing.assert_close(torch.from_numpy(found), expected[0].detach(), rtol=1e-9, atol=1e-9)
 
 

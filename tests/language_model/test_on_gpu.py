@@ -23,7 +23,6 @@ def gpu():
 
 
 def trained(text, settings, device=None, kept=None):
-    """Metrics and final weights, in float64, of a run."""
     run = hand_made.run_of(text, settings)
     task = tasks.build(settings, text, run.tokenizer, seed=0)
     result = train.train(run.build_model(), task, settings, 0, device, kept)
@@ -41,7 +40,7 @@ def assert_equal_to_the_bit(found, expected):
 
 @pytest.mark.parametrize("base", [hand_made.SMALL_GPT, hand_made.SMALL_BERT], ids=["gpt", "bert"])
 def test_a_training_is_repeated_to_the_bit_and_is_close_to_the_cpu(disjoint_text, base, gpu, tmp_path):
-    """Also when it was killed. Dropout is drawn otherwise on the CPU, and a card has other kernels of attention for it."""
+    """Also when it was killed. For dropout a card has other kernels of attention, and the CPU other draws."""
     plain = hand_made.changed(base, steps=20, evaluate_every=5, checkpoint_every=10, dropout=0.0)
     dropout = hand_made.changed(plain, dropout=0.1)
     if base is hand_made.SMALL_GPT:

@@ -109,13 +109,11 @@ def test_a_run_whose_loss_stops_being_finite_is_worse_than_any_other_from_there_
 
 
 def read(out):
-    """The metrics of a batch, but for the wall time, and the weights."""
     metrics = store.read(out["metrics"], "language_model_metrics")
     return metrics.drop(columns="seconds"), checkpoint.load(out["weights"])[0]
 
 
 def everything(out):
-    """What a finished batch leaves behind, but for the wall time."""
     return *(Path(out[kind]).read_bytes() for kind in ("weights", "attention")), read(out)[0].to_csv()
 
 

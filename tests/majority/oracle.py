@@ -27,7 +27,6 @@ class TokenTransformer(nn.Module):
 
 
 def tokens_of(counts: torch.Tensor) -> torch.Tensor:
-    """(batch, classes) counts as (batch, length) tokens."""
     classes = torch.arange(counts.shape[1])
     return torch.stack([torch.repeat_interleave(classes, row) for row in counts.long()])
 

@@ -29,7 +29,6 @@ STEPS = {"batch_size": 100, "steps": 60, "schedule_steps": 120, "evaluate_every"
 
 
 def task(**changes):
-    """A small experiment, trained in less than a second."""
     return example(MajorityTraining, **SIZES | DRAWS | STEPS | changes)
 
 
@@ -44,7 +43,6 @@ def sets():
 
 
 def assert_equal(result, expected):
-    """Assert that two runs have equal bytes."""
     for kind in ("metrics", "vectors"):
         pd.testing.assert_frame_equal(getattr(result, kind), getattr(expected, kind), check_exact=True)
     for name, value in expected.model.state_dict().items():

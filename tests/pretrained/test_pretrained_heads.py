@@ -173,18 +173,6 @@ def test_no_key_receives_more_than_its_ceiling(architecture, model, saved):
     assert "norm" not in upper or (upper["norm"] <= upper["any"] + 1e-9).all(), "fewer queries cannot do more"
 
 
-def test_query_heads_share_key_heads_in_blocks(model):
-    """Four query heads share two key heads, all of which differ."""
-    network = model("llama")
-    rows = pairs_of(network).query("queries == 'any'").set_index(["layer", "normalised", "head"]).upper
-    for layer in network.record(TOKENS):
-        for kind, stack in ((AS_USED, layer.keys), (WITHOUT_NORM, keys.keys_without_norm(layer))):
-            uppers = [of_keys(matrix).upper for matrix in stack]
-            assert abs(uppers[0] - uppers[1]).max() > 0.1
-            for head, key_head in enumerate((0, 0, 1, 1)):
-                np.testing.assert_allclose(rows.loc[layer.layer, kind, head], uppers[key_head])
-
-
 def test_heads_are_cut_to_where_their_keys_differ_most():
     """Each head by the eigenvectors of its own covariance, whatever the mean of its keys."""
     rng = np.random.default_rng(0)

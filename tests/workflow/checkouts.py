@@ -109,7 +109,6 @@ class Checkout:
 
 
 def jobs_of(plan: str) -> dict[str, int]:
-    """The number of jobs of each rule that a dry run counts."""
     rows = (line.split() for line in plan.splitlines())
     found = {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
     return {rule: number for rule, number in found.items() if rule not in ("total", "all")}

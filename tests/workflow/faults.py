@@ -81,7 +81,6 @@ class Trials:
             self.process = subprocess.Popen(words, cwd=self.folder, stdout=out, stderr=out, **own)
 
     def end(self) -> bool:
-        """Wait for the end of the command, and return whether it was successful."""
         try:
             return self.process.wait(timeout=LONGEST) == 0
         except subprocess.TimeoutExpired:
@@ -93,7 +92,6 @@ class Trials:
         return self.end()
 
     def start_and_wait(self, rng: random.Random) -> None:
-        """Start the command and wait for a random moment of its run."""
         self.start()
         time.sleep(rng.uniform(0, 0.8) * self.seconds)
         if self.process.poll() is not None:
@@ -121,7 +119,6 @@ class Trials:
         raise Missed
 
     def files(self, *patterns: str) -> list[Path]:
-        """Finished files of the results."""
         found = {file for pattern in patterns for file in self.results.rglob(pattern) if file.is_file()}
         hidden = {file for file in found if file.name.startswith(".") or file.parent.name == files.CHECKSUMS}
         return sorted(found - hidden if patterns != DAMAGED["checksum"] else found)
@@ -189,7 +186,6 @@ class Trials:
 
 
 def kill(number: signal.Signals, whole: bool) -> Callable[[Trials, random.Random], None]:
-    """A fault: Snakemake (`whole`) or one of its jobs gets the signal."""
 
     def strike(run: Trials, rng: random.Random) -> None:
         run.start_and_wait(rng)

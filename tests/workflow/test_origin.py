@@ -67,14 +67,12 @@ def test_unchanged_nothing_is_done_and_a_check_says_so(finished):
 
 
 def change(made, first_seed=1000, **changed):
-    """Configure other settings of d8, or another first seed."""
     settings = copy.deepcopy(TINY) | {"first_seed": first_seed}
     settings["majority"]["d8"] |= changed
     made.configure(settings)
 
 
 def edit(made, file, old, new):
-    """Change a file and hide when it was changed."""
     path = made.folder / file
     text, times = path.read_text(), path.stat()
     assert old in text

@@ -45,7 +45,6 @@ def few_runs():
 
 
 def cancel_first(comment):
-    """Cancels the running job with this comment, if there is one."""
     for job in one_node.jobs():
         if job.get("Comment") == comment and job["JobState"] == "RUNNING":
             one_node.cancel(job["JobId"])
@@ -55,7 +54,6 @@ def cancel_first(comment):
 
 @pytest.fixture(scope="module")
 def ran(checkout):
-    """Runs everything, stops SLURM, and keeps what the tests compare."""
     if why := one_node.missing():
         pytest.skip(why)
     made = checkout(few_runs())
@@ -104,7 +102,6 @@ def what_the_jobs_saw(results):
 
 
 def asked(job):
-    """CPUs, memory (MB), GPUs and minutes that SLURM gave a job."""
     tres = dict(part.split("=") for part in job["TRES"].split(","))
     hours, minutes, _ = map(int, job["TimeLimit"].split(":"))
     gpus = int(job.get("TresPerJob", "gres:gpu:0").removeprefix("gres:gpu:"))
