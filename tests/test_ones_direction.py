@@ -8,12 +8,6 @@ from torch import nn
 from layernorm_roles import norms, ones_direction
 
 
-def test_the_share_is_the_squared_cosine_of_the_angle_to_the_ones_vector():
-    x = torch.tensor([[1.0, 1, 1, 1], [1, -1, 0, 0], [2, 0, 0, 0], [3, 1, 3, 1]])
-    cosines = x.numpy() @ np.ones(4) / (2 * np.linalg.norm(x.numpy(), axis=1))
-    assert ones_direction.share(x).numpy() == pytest.approx(cosines**2)
-
-
 def test_each_norm_has_the_mean_share_of_what_enters_it():
     """Two norms of different sizes; the second runs twice, and a linear layer that is no norm has no row."""
     layers = {"first": nn.LayerNorm(4), "map": nn.Linear(4, 6), "second": norms.build("scale", 6)}

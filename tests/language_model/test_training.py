@@ -39,7 +39,7 @@ class ToyModel(nn.Module):
 
     def __init__(self, loss_of):
         super().__init__()
-        self.w, self.dropout, self.loss_of = nn.Parameter(torch.tensor(2.0)), nn.Dropout(0.5), loss_of
+        self.w, self.loss_of = nn.Parameter(torch.tensor(2.0)), loss_of
 
     def loss(self, numbers):
         return self.loss_of(self, numbers.double()) + 0 * self.w
@@ -54,15 +54,6 @@ def test_rows_hold_the_mean_training_loss_since_the_last_row_and_the_validation_
     assert metrics.unigram_loss.tolist() == [4.5] * 4
     rates = metrics.learning_rate.tolist()
     assert rates == pytest.approx([0.1, 0.07, 0.03, 0.01]), "of the step before the row"
-
-
-def test_dropout_is_on_in_training_and_off_in_validation():
-    """A dropped 1 is 0 or 2: its square has the mean 2 with dropout and 1 without."""
-    ones = torch.ones(10_000)
-    model = ToyModel(lambda model, numbers: model.dropout(ones).square().mean())
-    metrics = train.train(model, ToyTask(), SCHEDULE, seed=0).metrics
-    assert metrics.valid_loss.tolist() == [1.0] * 4
-    assert metrics.train_loss.tolist() == pytest.approx([2.0] * 4, abs=0.1)
 
 
 def adamw(start, gradients, rates, clip, decay, betas=(0.9, 0.999), eps=1e-8):

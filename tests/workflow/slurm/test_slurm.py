@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import one_node
 import pytest
 import yaml
-from submitting import on_slurm, through_cluster_generic
+from submitting import GENERIC, SLURM, submit
 
 ROOT = Path(__file__).parents[3]
 SMOKE = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text())
@@ -44,12 +44,11 @@ def few_runs():
     return settings
 
 
-def cancel_first(comment):
-    for job in one_node.jobs():
-        if job.get("Comment") == comment and job["JobState"] == "RUNNING":
-            one_node.cancel(job["JobId"])
-            return True
-    return False
+def cancel_first():
+    """The first job that makes the text, when it runs."""
+    found = [job for job in one_node.jobs() if job.get("Comment") == CANCELLED]
+    if len(found) == 1 and found[0]["JobState"] == "RUNNING":
+        one_node.cancel(found[0]["JobId"])
 
 
 @pytest.fixture(scope="module")
@@ -60,15 +59,10 @@ def ran(checkout):
     results = made.folder / "results/tiny"
     facts = SimpleNamespace(checkout=made, results=results)
     with one_node.running():
-        cancelled = False
-        with on_slurm(made, *TARGETS, *GPU_ON_PAPER) as run:
-            while run.running():
-                cancelled = cancelled or cancel_first(CANCELLED)
-            facts.output = run.finish()
+        facts.output = submit(made, SLURM, *TARGETS, *GPU_ON_PAPER, watch=cancel_first)
         facts.jobs = {job["JobId"]: job for job in one_node.jobs()}
         facts.seen = what_the_jobs_saw(results)
-        with on_slurm(made, *TARGETS, *GPU_ON_PAPER, "--dry-run") as run:
-            facts.again = run.finish()
+        facts.again = submit(made, SLURM, *TARGETS, *GPU_ON_PAPER, "--dry-run")
         facts.bytes = outputs(results)
         again_through_cluster_generic(made, results)
         facts.generic_bytes = outputs(results)
@@ -88,8 +82,7 @@ def again_through_cluster_generic(checkout, results):
         path.unlink()
     targets = [f"results/tiny/runs/{REPEATED}/weights.safetensors", "results/tiny/parquet/geometry.parquet"]
     little = "geometry:mem_mb=50 * 6 ** (attempt - 1)"
-    with through_cluster_generic(checkout, *targets, *GPU_ON_PAPER, little) as run:
-        run.finish()
+    submit(checkout, GENERIC, *targets, *GPU_ON_PAPER, little)
 
 
 def what_the_jobs_saw(results):
