@@ -167,10 +167,6 @@ class Late(Good2):
     def forward(self, x):
         self.mean = self.mean + 1
         return x - x.mean(0) if self.mean[0] > 30 else x
-class Early(Good2):
-    def forward(self, x):
-        self.mean = self.mean + 1
-        return x - x.mean(0) if self.mean[0] < 2 else x
 class Float64AtOnce(Good):
     def __init__(self, dim):
         torch.set_default_dtype(torch.float64)
@@ -183,8 +179,6 @@ class OneThread(Good):
     def forward(self, x):
         torch.set_num_threads(7)
         return x
-class Interrupts(Good):
-    def forward(self, x): raise KeyboardInterrupt
 class ExitsAtOnce(nn.Module):
     def __init__(self, dim): raise SystemExit
 class Argless(nn.Module):
@@ -224,11 +218,9 @@ UNUSABLE = {
     "Batch": "fails on an input of shape|alone and among others",
     "OverPositions": "alone and among others",
     "Late": "alone and among others",
-    "Early": "alone and among others",
     "Float64AtOnce": "changes torch's default dtype",
     "SeedsWhenCalled": "draws or seeds",
     "OneThread": "changes torch's number of threads",
-    "Interrupts": "fails on an input of shape .*: KeyboardInterrupt",
     "NoGradient": "no finite gradient",
     "ExitsAtOnce": r"cannot be built with dim=8: it calls sys.exit\(None\)",
 }

@@ -10,10 +10,14 @@ from layernorm_roles.pretrained.source import ModelFiles
 WORDS = ["[CLS]", "[SEP]", "[UNK]", "[PAD]", *"abcdefgh"]
 
 
+def of_words():
+    return Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+
+
 @pytest.fixture(params=[True, False], ids=["of transformers", "tokenizer.json alone"])
 def tokens(request, tmp_path):
     """The tokenizer of a model that writes [CLS] and [SEP] around a text, from either kind of file."""
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer = of_words()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 1), ("[CLS]", 0))
     tokenizer.enable_padding(pad_id=3, pad_token="[PAD]", length=128)
@@ -44,14 +48,13 @@ def test_short_texts_are_left_out(tokens, capsys):
 
 
 def test_of_each_document_the_first_long_context_is_read():
-    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
     rows = [("sentences", 0, 7, [4]), ("long", 1, 9, [6]), ("long", 0, 9, [5, 6]), ("long", 2, 4, [7, 8])]
     table = pd.DataFrame(rows, columns=["texts", "context", "document", "tokens"])
-    assert first_of_each_document(table, words) == ["b c", "d e"]
+    assert first_of_each_document(table, of_words()) == ["b c", "d e"]
 
 
 def test_tokens_that_the_tokenizer_calls_special_are_spelt_too(tmp_path):
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer = of_words()
     tokenizer.add_special_tokens(["[CLS]"])
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     tokens = tokens_of(ModelFiles(tmp_path, (tmp_path / "model.safetensors",)))

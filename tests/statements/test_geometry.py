@@ -1,10 +1,9 @@
-from itertools import pairwise, product
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 from default_settings import example
-from scipy.optimize import brentq
 
 from layernorm_roles.norms import affine, scale
 from layernorm_roles.random_streams import Stream, generator
@@ -17,19 +16,6 @@ SETTINGS = example(Geometry, dimensions=[2, 3, 16], input_norms=[1e-6, 1.0, 1e4]
 @pytest.fixture(scope="module")
 def table():
     return geometry.measure(SETTINGS, seed=0)
-
-
-def test_axes_solve_the_secular_equation():
-    """Squared axes over n are the stationary values of sum a_i^2 x_i^2 on S ∩ U: roots of sum 1 / (a_i^2 - s) = 0.
-
-    One root lies between any two neighbouring a_i^2, which is where it is searched: no SVD.
-    """
-    gain = torch.tensor([0.3, 1.7, -0.9, 2.4, 1.1], dtype=torch.float64)
-    squares = np.sort(gain.numpy() ** 2)
-    between = [(low + 1e-12, high - 1e-12) for low, high in pairwise(squares)]
-    roots = [brentq(lambda s: (1 / (squares - s)).sum(), *ends, xtol=1e-15) for ends in between]
-    expected = np.sqrt(len(gain) * np.array(roots[::-1]))
-    assert np.allclose(geometry.ellipsoid(gain, projects=True)[0], expected, rtol=1e-9)
 
 
 def test_table_shape_quantities(table):

@@ -17,23 +17,10 @@ def test_windows_are_judged_on_another_part_of_the_text():
     assert fitted.shape == judged.shape == (position.WINDOWS, 11)
 
 
-def without_positions(*seeds):
-    """The matrices of untrained runs, of which the first has no positions."""
-    matrices = SHAPE.matrices(initial(SHAPE, seeds))
-    matrices[[name for name, _ in SHAPE.parameters()].index("position")][0] = 0
-    return matrices
-
-
-def test_a_stream_with_positions_tells_them_and_one_without_does_not():
-    windows = position.probe_windows(TOKENS, 10, seed=1)
-    found = position.position_accuracy(SHAPE, without_positions(3, 4, 5), windows)
-    assert found.shape == (3, 3) and (found[1:, 0] > 0.95).all()
-    assert found[0, 0] < 0.2, "nothing tells positions at the embedding: one in ten"
-
-
 def test_the_probe_is_judged_on_windows_that_it_was_not_fitted_to():
     """Where it is fitted the token is the position; where it is judged the tokens come in the opposite order."""
-    matrices = without_positions(3)
+    matrices = SHAPE.matrices(initial(SHAPE, [3]))
+    matrices[[name for name, _ in SHAPE.parameters()].index("position")][0] = 0
     fitted, judged = torch.arange(11).expand(40, 11), torch.tensor([*range(9, -1, -1), 0]).expand(40, 11)
     assert position.position_accuracy(SHAPE, matrices, torch.stack([fitted, fitted]))[0, 0] == 1
     assert position.position_accuracy(SHAPE, matrices, torch.stack([fitted, judged]))[0, 0] == 0
