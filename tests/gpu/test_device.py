@@ -1,7 +1,4 @@
-"""One interface for both devices: what is set, compared, noted and said, as far as it shows without a GPU.
-
-Numbers of two devices agree on a scale of their own size; the loss counts whatever the gradients are.
-"""
+"""One interface for both devices: what is set, compared, noted and said, as far as it shows without a GPU."""
 
 import logging
 import os

@@ -1,6 +1,7 @@
 """GPT against its formulas, BERT against transformers' on equal weights, and what the variants change."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -86,10 +87,7 @@ def assert_found(found, expected):
 
 
 def plain_logits(variant, parameters, tokens, recorded):
-    """The logits of GPT with four heads of size 2, written down head by head and token by token from the formulas.
-
-    What is `recorded` of the first text's layers is what they compute.
-    """
+    """The logits of GPT with four heads of size 2, head by head, and what is `recorded` of the first text's layers."""
 
     def layer_norm(x, name):
         return nn.functional.layer_norm(x, (8,), parameters[name + ".weight"], parameters[name + ".bias"])
@@ -178,35 +176,31 @@ def test_hidden_states_and_masked_loss_equal_transformers_bert(normed):
         )
     ).eval().double()  # fmt: skip
 
-    def put(module, source):
-        with torch.no_grad():
-            for name, p in module.named_parameters(recurse=False):
-                p.copy_(getattr(source, name))
-
     body, head = theirs.bert, theirs.cls.predictions
-    put(body.embeddings.word_embeddings, ours.tokens)
-    put(body.embeddings.position_embeddings, ours.positions)
-    put(body.embeddings.token_type_embeddings, ours.segment)
-    pairs = [(body.embeddings, ours.norm_0), (head.transform, ours.readout_norm)]
-    for layer, counterpart in zip(body.encoder.layer, ours.layers, strict=True):
-        parts = layer.attention.self
-        for i, linear in enumerate((parts.query, parts.key, parts.value)):
-            with torch.no_grad():
-                linear.weight.copy_(counterpart.qkv.weight[8 * i : 8 * i + 8])
-                linear.bias.copy_(counterpart.qkv.bias[8 * i : 8 * i + 8])
-        put(layer.attention.output.dense, counterpart.out)
-        put(layer.intermediate.dense, counterpart.feed_forward[0])
-        put(layer.output.dense, counterpart.feed_forward[2])
-        pairs += [(layer.attention.output, counterpart.norm_1), (layer.output, counterpart.norm_2)]
-    for owner, norm in pairs:
+    equal = {
+        body.embeddings.word_embeddings: ours.tokens,
+        body.embeddings.position_embeddings: ours.positions,
+    }
+    equal |= {body.embeddings.token_type_embeddings: ours.segment, head.transform.dense: ours.transform}
+    owners = {body.embeddings: ours.norm_0, head.transform: ours.readout_norm}
+    for layer, own in zip(body.encoder.layer, ours.layers, strict=True):
+        parts, stacked = layer.attention.self, (own.qkv.weight.split(8), own.qkv.bias.split(8))
+        for linear, weight, bias in zip((parts.query, parts.key, parts.value), *stacked, strict=True):
+            equal[linear] = SimpleNamespace(weight=weight, bias=bias)
+        equal |= {layer.attention.output.dense: own.out, layer.intermediate.dense: own.feed_forward[0]}
+        equal |= {layer.output.dense: own.feed_forward[2]}
+        owners |= {layer.attention.output: own.norm_1, layer.output: own.norm_2}
+    for owner, norm in owners.items():
         if normed:
-            put(owner.LayerNorm, norm)
+            equal[owner.LayerNorm] = norm
         else:
-            owner.LayerNorm = torch.nn.Identity()
-    put(head.transform.dense, ours.transform)
+            owner.LayerNorm = nn.Identity()
     with torch.no_grad():
-        head.bias.copy_(ours.readout_bias)
-        head.decoder.bias.copy_(ours.readout_bias)
+        for module, own in equal.items():
+            for name, parameter in module.named_parameters(recurse=False):
+                parameter.copy_(getattr(own, name))
+        for bias in (head.bias, head.decoder.bias):
+            bias.copy_(ours.readout_bias)
 
     g = torch.Generator().manual_seed(1)
     tokens = torch.randint(VOCABULARY, (2, 33), generator=g)

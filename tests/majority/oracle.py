@@ -6,11 +6,7 @@ from torch import nn
 
 
 class TokenTransformer(nn.Module):
-    """One torch.nn.TransformerEncoderLayer on token embeddings, read out by the embedding's transpose.
-
-    Takes over the modules of a MajorityTransformer, so both have the same parameters. torch's layer has one norm
-    before attention; a split variant is put together from the layer's parts.
-    """
+    """torch's encoder layer with the modules of a MajorityTransformer, read out by the embedding's transpose."""
 
     def __init__(self, model):
         super().__init__()

@@ -83,10 +83,7 @@ def counted(taken):
 
 @pytest.mark.parametrize("variant", ["scale", "layernorm_affine", "projected_qk"])
 def test_one_flat_adam_is_adam_on_every_parameter(variant, sets, monkeypatch):
-    """The shortcut of one vector of parameters changes nothing: here torch's Adam has them one by one.
-
-    In float64, because the fused Adam rounds an element by its place in the vector.
-    """
+    """In float64, because the fused Adam rounds an element by its place in the vector."""
     settings, build = task(), MajorityTransformer
     monkeypatch.setattr(train, "MajorityTransformer", lambda *sizes: build(*sizes).double())
     ours = train.train(settings, run_of(variant, 2), sets).model.state_dict()
@@ -128,11 +125,7 @@ def test_a_run_whose_loss_stops_being_finite_is_worse_than_any_other_from_there_
 
 @pytest.mark.parametrize("variant", ["layernorm", "projected_v"])
 def test_metrics_are_those_of_an_oracle_on_tokens(variant, sets):
-    """Losses of both sets and the accuracy on the test set, at step 0 and at the end, none exchanged.
-
-    The training set lacks half of the classes as labels and the test set the others, so that a trained model is far
-    better on one than on the other.
-    """
+    """The test set has the classes that training lacks, so that a trained model is far worse there."""
     settings = task()
     counts, label = (np.concatenate([part, other]) for part, other in zip(*sets.values(), strict=True))
     few, many = label < 3, np.flatnonzero(label >= 3)[:150]

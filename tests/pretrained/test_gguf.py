@@ -23,10 +23,7 @@ PAIR = f"{LETTERS[3]} {LETTERS[4]}"
 
 
 def by_pairs(weights, heads):
-    """Rows of W_Q or W_K as GGUF has them: the two that a rotation turns together stand side by side.
-
-    transformers has the first of all pairs of a head before the second ones.
-    """
+    """Rows of W_Q or W_K in the order of GGUF: the two that a rotation turns together stand side by side."""
     halves = weights.reshape(heads, 2, -1, weights.shape[1])
     return np.stack([halves[:, 0], halves[:, 1]], axis=2).reshape(weights.shape)
 

@@ -1,7 +1,4 @@
-"""Keys and ceilings of heads: of a layer set by hand, whose two query heads share a key head, and of random models.
-
-Against `certify`, `ceilings`, plain formulas and the attention of transformers.
-"""
+"""Keys and ceilings of heads, of a layer set by hand, whose two query heads share a key head, and of random models."""
 
 from dataclasses import replace
 from itertools import product
@@ -112,10 +109,7 @@ def test_sums_over_layers_and_contexts_are_those_of_their_pairs():
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_margins_and_residuals_are_rounded_to_the_side_of_caution_and_causal_heads_are_judged_twice(causal):
-    """The keys of the heads are cut to one dimension, too, and to no more than they have.
-
-    In the layer that is not causal a query sees three keys after it, and no more.
-    """
+    """Heads are cut to no more dimensions than they have. A query that is not causal here sees three keys after it."""
     made = replace(layer("layernorm"), visible=np.tri(N, N, 0 if causal else 3, dtype=bool))
     judged = keys.certified(made, ("head", "head_cut", "after_norm"), (1, 2, 3))
     found = keys.table(row for one in judged for row in one.rows(5))

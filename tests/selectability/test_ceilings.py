@@ -45,9 +45,6 @@ def test_examples_of_the_documentation():
     assert doctest.testmod(sys.modules["layernorm_roles.selectability.ceilings"]).failed == 0
 
 
-# All queries
-
-
 @pytest.mark.parametrize("n,d", [(8, 1), (12, 2), (16, 3)])
 def test_bounds_enclose_thirty_digits(n, d):
     """Also where two keys are there twice, since each copy takes attention."""
@@ -103,9 +100,6 @@ def test_float32_keys_and_a_direction_of_rounding():
     flat = keys.astype(float) @ np.linalg.svd(np.ones((1, 4)))[2][1:].T
     np.testing.assert_allclose(found.lower, ceilings(flat).lower, rtol=1e-4)
     found.verify(keys.astype(np.float64))
-
-
-# An ellipsoid of queries
 
 
 @pytest.mark.parametrize("n,d,size", [(300, 2, 3.0), (200, 8, 1.0), (100, 64, 4.0)])
@@ -186,9 +180,6 @@ def test_head_without_room_for_a_filled_ellipsoid():
     np.testing.assert_allclose(np.diag(softmax(found.query @ keys.T)), found.lower, rtol=1e-9)
     np.testing.assert_array_equal(filled.upper, found.upper)
     assert (found.lower <= filled.upper).all() and found.lower[0] < 0.9 * filled.lower[0]
-
-
-# Verification
 
 
 def whitened(keys):

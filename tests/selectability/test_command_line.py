@@ -240,7 +240,6 @@ def test_a_file_of_the_project_is_checked_and_may_be_replaced(files, capsys):
 OF_KEYS, OF_TENSORS = ["keys.npy"], ["two.safetensors", "--tensor", "keys"]
 
 
-@pytest.mark.parametrize("block", [1 << 23, 20], ids=["at once", "six rows at a time"])
 @pytest.mark.parametrize(
     ("keys", "bias"),
     [
@@ -249,8 +248,7 @@ OF_KEYS, OF_TENSORS = ["keys.npy"], ["two.safetensors", "--tensor", "keys"]
         (OF_TENSORS, ["--bias", "bias.safetensors", "--bias-tensor", "b"]),
     ],
 )
-def test_rows_are_the_whole_problem_and_keep_their_numbers(files, keys, bias, block, capsys, monkeypatch):
-    monkeypatch.setattr("layernorm_roles.selectability.arrays._BLOCK", block)
+def test_rows_are_the_whole_problem_and_keep_their_numbers(files, keys, bias, capsys):
     pd.DataFrame({"bias": BIAS}).to_csv("bias.csv", index=False)
     save_file({"keys": torch.zeros(50), "b": torch.tensor(BIAS)}, "bias.safetensors")
     assert main([*keys, *bias, "--rows", "10:40", "--out", "v.parquet"]) == 0

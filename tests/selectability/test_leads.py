@@ -45,10 +45,7 @@ def test_leads_are_those_in_float64(n, c, causal):
 
 @pytest.mark.parametrize("gap", [1e-7, 1e-10])
 def test_rivals_that_float32_cannot_tell_apart(gap):
-    """Every key has a neighbour that differs by less than float32 resolves; the better one is still found.
-
-    Also where the last keys are so short that of them float32 knows more.
-    """
+    """Each key has a neighbour that differs by less than float32 resolves, but for the last, which are short."""
     rng = np.random.default_rng(0)
     some = rng.standard_normal((LARGE, 16))
     keys = np.concatenate([some, some * (1 + gap * rng.standard_normal((LARGE, 1))), 1e-9 * some[:10]])

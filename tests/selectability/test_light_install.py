@@ -39,10 +39,7 @@ KEYS = np.random.default_rng(0).standard_normal((40, 3))
     ],
 )
 def test_certificates_are_made_and_written_without_what_experiments_need(tmp_path, name, kind, threads):
-    """Of columns of lists, too, whose kinds are read by modules that any other test may have imported.
-
-    And whatever number of threads numba refuses.
-    """
+    """Of columns of lists, too, which other modules read, and whatever number of threads numba refuses."""
     if kind is None:
         np.save(tmp_path / name, KEYS)
     else:

@@ -1,7 +1,4 @@
-"""The files of the statements, from the draws of their seeds, once more by plain formulas in numpy.
-
-Their rows are those of `measure`, and they say which plan and draws made them.
-"""
+"""Files of the statements: which plan and draws made them, and their rows once more by plain formulas in numpy."""
 
 import json
 from itertools import product

@@ -1,8 +1,4 @@
-"""The prepared text, in a world where every token says which part of the corpus it comes from.
-
-Training documents are written in the letters a to f, validation documents in g to l, held-out documents in m to r, so
-that a leak between the parts shows as a foreign letter.
-"""
+"""The prepared text: training documents in the letters a to f, validation in g to l, held-out ones in m to r."""
 
 import hashlib
 import re

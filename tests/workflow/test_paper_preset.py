@@ -1,7 +1,4 @@
-"""The whole preset of the paper, scaled down by numbers, on small local datasets with the hub's layouts, to its report.
-
-It takes tens of minutes: pytest -m long tests/workflow/test_paper_preset.py
-"""
+"""The paper's preset, scaled down by numbers, on small local datasets with the hub's layouts, in tens of minutes."""
 
 import local_hub
 import pytest

@@ -1,15 +1,18 @@
-"""What is measured of runs: verdicts on keys, hand-made and of weights set by hand, and samples."""
+"""What is measured of runs: verdicts on keys, ceilings and samples, of weights that are set by hand or random."""
 
 from dataclasses import replace
 
 import hand_made as made
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from layernorm_roles import checkpoint, store
+from layernorm_roles.heads.ceilings import pairs
 from layernorm_roles.language_model import measure, model, tasks
 from layernorm_roles.random_streams import Stream, describe
+from layernorm_roles.schemas import AS_USED, CEILING_SHARES
 
 TOKENS = np.random.default_rng(0).integers(made.VOCABULARY, size=200)
 
@@ -33,10 +36,7 @@ SENTENCE = [0, 3, 1, 4, 2, 5]
 
 
 def set_by_hand(network, embedding):
-    """A GPT whose residual stream stays the embedding in all layers, with known keys in every head.
-
-    The tokens' vectors are (x, y, 0, ...). The heads' keys are (x, y), (x, 0), (0, 0) and (y, 100 x).
-    """
+    """A GPT whose stream stays the embedding (x, y, 0, ...); heads have keys (x, y), (x, 0), (0, 0), (y, 100 x)."""
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.zero_()
@@ -49,10 +49,7 @@ def set_by_hand(network, embedding):
 
 @pytest.fixture
 def weights(tmp_path):
-    """A run and its weights before and after training, set by hand.
-
-    Before, the six tokens are corners of a hexagon; after, tokens 4 and 5 lie in the rectangle of the others.
-    """
+    """A run: first the six tokens are corners of a hexagon, then 4 and 5 lie in the rectangle of the others."""
     frame = made.contexts(("long", SENTENCE), ("sentences", SENTENCE))
     run = made.run_of(made.prepared_text(tmp_path / "text", STREAM, STREAM, frame), variant="none", seed=7)
     hexagon = [(2, 0.1), (1, 2), (-1, 2.1), (-2.2, 0), (-1, -2), (1.3, -2)]
@@ -149,3 +146,48 @@ def test_blocks_are_what_the_modules_of_the_model_receive(tmp_path):
         modules = layer.norm, layer.attention.out, layer.ln_2, layer.feed_forward[1]
         for found, module in zip((stream, heads, after_attention, up), modules, strict=True):
             torch.testing.assert_close(found, inputs_of(network, module))
+
+
+N = 24
+LONG_TOKENS = np.random.default_rng(5).integers(made.VOCABULARY, size=N)
+SIZES = made.changed(made.GPT, layers=2, d_model=8, heads=2)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A run, and the files of its weights: untrained, and with random ones."""
+    frame = made.contexts(("long", LONG_TOKENS), ("long", LONG_TOKENS[:20]), ("sentences", LONG_TOKENS[:9]))
+    run = made.run_of(made.prepared_text(tmp_path / "text", range(100), range(100), frame), SIZES, seed=3)
+    return run, made.save_weights(
+        run, tmp_path, initial=run.build_model(), final=made.randomise(run.build_model())
+    )
+
+
+def test_the_table_has_both_checkpoints(saved, tmp_path):
+    run, file = saved
+    out = made.measured([run], file, tmp_path, "ceilings")
+    assert not len(store.read(out["keys"], "key_selectability"))
+    table = store.read(out["ceilings"], "language_model_ceilings")
+    found = set(zip(table.model, table.variant, table.seed, table.context, strict=True))
+    assert found == {("hand_made", "layernorm", 3, 0)}
+    rows = table[table.layer.notna()].set_index(["checkpoint", "queries", "layer"])
+    assert len(rows) == 2 * 3 * 2 and set(rows.pairs) == {2 * N} and set(table.dimensions) == {4}
+    layers = made.randomise(run.build_model()).double().record(LONG_TOKENS.tolist())
+    trained = pd.concat([pairs(layer, [AS_USED]).assign(context=0) for layer in layers])
+    for (queries, layer), part in trained.groupby(["queries", "layer"]):
+        counts = rows.loc["final", queries, layer].upper_below
+        np.testing.assert_array_equal(counts, [(part.upper < share).sum() for share in CEILING_SHARES])
+
+
+def test_a_run_that_diverged_has_its_untrained_rows_and_no_samples(saved, tmp_path, capsys):
+    run, _ = saved
+    network = run.build_model()
+    torch.nn.init.constant_(network.tokens.weight, torch.inf)
+    file = made.save_weights(run, tmp_path, initial=run.build_model(), final=network)
+    out = made.measured([run], file, tmp_path, "ceilings", "keys")
+    for kind in ("ceilings", "keys", "ones_share", "tokens"):
+        assert set(store.read(out[kind], measure.TABLES[kind]).checkpoint) == {"initial"}
+    assert "the run diverged" in capsys.readouterr().out
+    says = r"seed_3 diverged, .* lower learning_rate of language_model.hand_made"
+    with pytest.raises(ValueError, match=says):
+        made.measured([run], file, tmp_path, "samples")
