@@ -10,6 +10,7 @@ from hand_made import GPT, SMALL_BERT, VOCABULARY, changed, randomise, run_of
 from torch import nn
 from transformers import BertConfig, BertForMaskedLM
 
+from layernorm_roles import norms
 from layernorm_roles.language_model import bert, model, parallel
 from layernorm_roles.settings.language_model import BERTSettings
 from layernorm_roles.variants import SHRUNK, SPLIT_VARIANTS, VARIANTS
@@ -55,31 +56,12 @@ def far_from_initial(variant):
     return ours
 
 
-def plain_norm(variant, x, parameters, at):
-    """What queries and keys are made from, and values; `at` is the beginning of the layer's parameters' names."""
-    centred = x - x.mean(dim=-1, keepdim=True)
-
-    def to_length(y, length=8**0.5):
-        # |y|^2 + d eps under the root, since the eps of LayerNorm joins the mean of the squares.
-        return length * y / (y.norm(dim=-1, keepdim=True) ** 2 + 8 * 1e-5).sqrt()
-
-    if variant == "projected_qk":
-        return to_length(centred), to_length(x)
-    if variant == "projected_v":
-        return to_length(x), to_length(centred)
-    if variant == "shrunk_qk":
-        return to_length(centred, 0.08), to_length(centred)
-    if variant == "shrunk_v":
-        return to_length(centred), to_length(centred, 0.08)
-    if variant == "projection_matched":  # before training, with its number in float32
-        y = centred / torch.tensor(SHRUNK**2).double().sqrt()
-        return y, y
-    is_map = VARIANTS["layernorm" if variant == "layernorm_qk" else variant]
-    y = centred if is_map.projects else x
-    y = to_length(y, 8**-0.5 if is_map.divides_by_d else 8**0.5) if is_map.scales else y
-    gain, bias = (parameters.get(f"{at}norm.{name}") for name in ("weight", "bias"))
-    y = y * (is_map.factor if gain is None else gain) + (0 if bias is None else bias)
-    return y, y
+def by_norms(variant, x, parameters, at):
+    """What queries and keys are made from, and values, by norms that are tested by themselves; `at` is the layer."""
+    own = {name: parameters[at + name] for name in ("norm.weight", "norm.bias") if at + name in parameters}
+    own = {name.removeprefix("norm."): parameter for name, parameter in own.items()}
+    pair = norms.build_pair("layernorm" if variant == "layernorm_qk" else variant, 8, GPT.eps)
+    return [torch.func.functional_call(norm.double().eval(), own, (x,)) for norm in pair]
 
 
 def assert_found(found, expected):
@@ -100,7 +82,7 @@ def plain_logits(variant, parameters, tokens, recorded):
     for number in range(GPT.layers):
         at = f"layers.{number}."
         if variant != "no_attention":
-            y, y_values = plain_norm(variant, x, parameters, at)
+            y, y_values = by_norms(variant, x, parameters, at)
             w_q, w_k, w_v = parameters[at + "attention.qkv.weight"].split(8)
             assert_found(recorded[number].before_norm, x)
             assert_found(recorded[number].attention_input, y)
