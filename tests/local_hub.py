@@ -1,6 +1,5 @@
 """Small local copies of the datasets that the paper's preset reads, with the hub's layouts, columns and lengths."""
 
-from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -55,9 +54,11 @@ def write(folder: Path, config: str, splits: dict) -> Path:
 
 def paper_preset(datasets: dict[str, str]) -> dict:
     """The paper's preset on these datasets; what else differs are numbers, and the device."""
-    preset = yaml.safe_load((ROOT / "workflow/presets/paper.yaml").read_text(encoding="utf-8"))
+    text = (ROOT / "workflow/presets/paper.yaml").read_text(encoding="utf-8")
+    for name, folder in datasets.items():
+        text = text.replace(name, folder)
+    preset = yaml.safe_load(text)
     smoke = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text(encoding="utf-8"))
-    preset = _on(deepcopy(preset), datasets)
     words = preset["text"]["words"]
     words["corpus"]["limit"] = 140
     words["split"] = {"training": 0.8, "validation": 0.2, "held_out": 0.0}
@@ -73,9 +74,3 @@ def paper_preset(datasets: dict[str, str]) -> dict:
     models["gpt"]["validation_windows"], models["gpt_paper_rate"]["runs_per_job"] = 2, "all"
     models |= {name: settings for name, settings in smoke["language_model"].items() if name not in models}
     return {**preset, "device": "cpu", "pretrained": smoke["pretrained"]}
-
-
-def _on(value, datasets: dict[str, str]):
-    if isinstance(value, dict):
-        return {k: datasets.get(v, v) if k == "dataset" else _on(v, datasets) for k, v in value.items()}
-    return value

@@ -42,30 +42,6 @@ def sets():
     return {name: data.Sequences(np.stack(p.counts), p.label.to_numpy(copy=True)) for name, p in parts}
 
 
-def assert_equal(result, expected):
-    for kind in ("metrics", "vectors"):
-        pd.testing.assert_frame_equal(getattr(result, kind), getattr(expected, kind), check_exact=True)
-    for name, value in expected.model.state_dict().items():
-        assert torch.equal(value, result.model.state_dict()[name]), name
-
-
-@pytest.mark.parametrize("checkpoints", [1, 8])
-@pytest.mark.parametrize(("norm", "evaluate_every"), [("oracle:Stateful", 20), ("scale", "logarithmic")])
-def test_a_killed_run_goes_on_to_equal_bytes(sets, tmp_path, monkeypatch, norm, evaluate_every, checkpoints):
-    """Killed at its first and its last checkpoint, the last one after more than ten epochs."""
-    settings, run = task(evaluate_every=evaluate_every), run_of(norm, 3)
-    whole = train.train(settings, run, sets)
-    kept = checkpoint.Checkpoint(tmp_path / "checkpoint", {"seed": 3})
-    with killed_after(checkpoints):
-        train.train(settings, run, sets, checkpoint=kept)
-    torch.manual_seed(999)
-    taken = []
-    monkeypatch.setattr(train, "gradient_on", counted(taken))
-    resumed = train.train(settings, run, sets, checkpoint=kept)
-    assert len(taken) == settings.steps - 7 * checkpoints, "steps that were kept are not taken again"
-    assert_equal(resumed, whole)
-
-
 def counted(taken):
     """A `gradient_on` that appends the embedding and the batch's counts to `taken` at each step."""
 
@@ -175,6 +151,7 @@ def test_steps_at_which_a_run_is_evaluated(every, steps, expected):
     assert sorted(evaluation_steps(every, steps)) == expected
 
 
+RECORDED = task(evaluate_every="logarithmic")
 NAMED = {"experiment": "small", "d_model": 5, "base_learning_rate": 0.02}
 
 
@@ -183,13 +160,13 @@ def planned_batch(folder, code="a"):
     jobs, inputs = [f"majority_data/small/seed_{seed}" for seed in (3, 4)], []
     for job, seed in zip(jobs, (3, 4), strict=True):
         inputs.append(folder / f"{seed}.parquet")
-        data.write(planned(folder, job, settings=task().of_data(), seed=seed), inputs[-1])
+        data.write(planned(folder, job, settings=RECORDED.of_data(), seed=seed), inputs[-1])
     runs = [
         {"name": f"small/{variant}/{seed}", "variant": variant, "norm": norm, "seed": seed, **NAMED}
-        for variant, norm, seed in (("mine", "scale", 4), ("layernorm", "layernorm", 3))
+        for variant, norm, seed in (("mine", "oracle:Stateful", 4), ("layernorm", "layernorm", 3))
     ]
     norm_code = {"mine": "b", "layernorm": None}
-    given = {"settings": task().of_training(), "runs": runs, "device": "cpu", "device_check": "stop"}
+    given = {"settings": RECORDED.of_training(), "runs": runs, "device": "cpu", "device_check": "stop"}
     plan = planned(folder, "majority/small", jobs, code=code, norm_code=norm_code, **given)
     out = {name: folder / name for name in ("metrics", "vectors", "weights.safetensors")}
     return plan, inputs, {name.partition(".")[0]: file for name, file in out.items()}
@@ -201,7 +178,7 @@ def test_runs_of_a_batch_have_the_data_of_their_seeds_and_write_what_each_comput
         train.train_batch(plan, files[::-1], out)
     train.train_batch(plan, files, out)
     runs, of_seed = [MajorityRun(**run) for run in plan["runs"]], dict(zip((3, 4), files, strict=True))
-    alone = {run: train.train(task(), run, data.load(of_seed[run.seed])) for run in runs}
+    alone = {run: train.train(RECORDED, run, data.load(of_seed[run.seed])) for run in runs}
     for kind in ("metrics", "vectors"):
         written, origin = store.read(out[kind], f"majority_{kind}", plan), store.read_provenance(out[kind])
         frames = (getattr(r, kind).assign(seed=run.seed, variant=run.variant) for run, r in alone.items())
@@ -218,18 +195,22 @@ def test_runs_of_a_batch_have_the_data_of_their_seeds_and_write_what_each_comput
     assert not weights and not list(tmp_path.rglob("checkpoint*"))
 
 
-def test_a_killed_batch_takes_no_step_again_and_another_code_all(tmp_path, monkeypatch):
+def test_a_killed_batch_ends_with_equal_bytes_takes_no_step_again_and_with_other_code_all(
+    tmp_path, monkeypatch
+):
+    """Killed in its first run, and in its second after more than four epochs; one norm has a state."""
     (plan, files, out), steps = planned_batch(tmp_path), []
+    train.train_batch(plan, files, out)
+    whole = {name: path.read_bytes() for name, path in out.items()}
     monkeypatch.setattr(train, "gradient_on", counted(steps))
-    with killed_after(12):  # the first run saves 9 checkpoints; the second is killed at its third, step 21
-        train.train_batch(plan, files, out)
-    assert len(steps) == 60 + 21
-    steps.clear()
-    with monkeypatch.context() as patch:
-        patch.setattr(train, "write", lambda *arguments: None)
-        patch.setattr(checkpoint.Checkpoint, "remove", lambda self: None)
-        train.train_batch(plan, files, out)
-    assert len(steps) == 60 - 21
-    steps.clear()
-    train.train_batch(planned_batch(tmp_path, code="edited")[0], files, out)
-    assert len(steps) == 2 * 60, "the checkpoints of other code are not used"
+    # A run saves nine checkpoints, one after every seventh step and at its end.
+    for checkpoints, code, before, after in ((1, "a", 7, 113), (12, "a", 81, 39), (12, "edited", 81, 120)):
+        with killed_after(checkpoints):
+            train.train_batch(plan, files, out)
+        assert len(steps) == before
+        steps.clear()
+        torch.manual_seed(999)
+        train.train_batch(planned_batch(tmp_path, code=code)[0], files, out)
+        assert len(steps) == after
+        steps.clear()
+        assert code != "a" or whole == {name: path.read_bytes() for name, path in out.items()}

@@ -7,7 +7,7 @@ import time
 import pytest
 from checkouts import ROOT, SMOKE, snakemake
 from snakemake_interface_logger_plugins.common import LogEvent
-from snakemake_interface_logger_plugins.tests import MockOutputSettings, TestLogHandlerBase
+from snakemake_interface_logger_plugins.tests import MockOutputSettings
 
 from snakemake_logger_plugin_layernorm_roles import LINE_CHARACTERS, LogHandler, LogHandlerSettings, _duration
 from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
@@ -76,38 +76,12 @@ def test_the_kept_durations_are_those_of_the_rules_and_others_stop_nothing(tmp_p
         assert seconds_by_rule(file) == {}
 
 
-def handler():
-    common = MockOutputSettings()
-    common.printshellcmds = common.show_failed_logs = False
-    return LogHandler(common_settings=common, settings=LogHandlerSettings())
-
-
-class TestPlugin(TestLogHandlerBase):
-    """Snakemake's own tests of a logger plugin, and that no event makes this one stumble."""
-
-    __test__ = True
-
-    def get_log_handler_cls(self):
-        return LogHandler
-
-    def get_log_handler_settings(self):
-        return LogHandlerSettings()
-
-    def _create_handler(self):
-        self.handler = handler()
-        return self.handler
-
-    @pytest.fixture(autouse=True)
-    def nothing_stumbles(self, capsys):
-        yield
-        self.handler.close()
-        assert "Traceback" not in capsys.readouterr().err
-
-
 @pytest.fixture
 def listening(monkeypatch):
     """A handler, its clock, and a function that tells it of an event."""
-    made, now = handler(), [0.0]
+    common, now = MockOutputSettings(), [0.0]
+    common.printshellcmds = common.show_failed_logs = False
+    made = LogHandler(common_settings=common, settings=LogHandlerSettings())
     monkeypatch.setattr(time, "time", lambda: now[0])
     monkeypatch.setattr(made, "_watch", lambda: None)
 
