@@ -129,10 +129,6 @@ from torch import nn
 class Good(nn.Module):
     def __init__(self, dim): super().__init__()
     def forward(self, x): return x.tanh()
-class Short(Good):
-    def forward(self, x): return x[..., :-1]
-class Raises(Good):
-    def forward(self, x): raise RuntimeError("no")
 class Good2(Good):
     def __init__(self, dim):
         super().__init__(dim)
@@ -143,9 +139,7 @@ class Good2(Good):
         self.mean = self.mean * 0.9 + 0.1
         return out
 class Remembers(Good):
-    def __init__(self, dim):
-        super().__init__(dim)
-        self.m = 1.0
+    m = 1.0
     def forward(self, x):
         self.m = 0.9 * self.m + 0.1 * x.abs().mean()
         return x / self.m
@@ -153,16 +147,6 @@ class Forgets(Good2):
     def __init__(self, dim):
         super().__init__(dim)
         self.register_buffer("mean", torch.zeros(dim), persistent=False)
-class Chance(Good):
-    def forward(self, x): return nn.functional.dropout(x, 0.5)
-class InPlace(Good):
-    def forward(self, x): return x.mul_(2)
-class Batch(nn.BatchNorm1d):
-    pass
-class NoGradient(Good):
-    def forward(self, x): return (x - x).sqrt() + x
-class OverPositions(Good):
-    def forward(self, x): return x - x.mean(-2, keepdim=True) if x.shape[-2] > 16 else x
 class Late(Good2):
     def forward(self, x):
         self.mean = self.mean + 1
@@ -171,20 +155,39 @@ class Float64AtOnce(Good):
     def __init__(self, dim):
         torch.set_default_dtype(torch.float64)
         super().__init__(dim)
-class SeedsWhenCalled(Good):
-    def forward(self, x):
-        torch.manual_seed(1)
-        return x
-class OneThread(Good):
-    def forward(self, x):
-        torch.set_num_threads(7)
-        return x
 class ExitsAtOnce(nn.Module):
     def __init__(self, dim): raise SystemExit
 class Argless(nn.Module):
     def __init__(self): super().__init__()
+class Batch(nn.BatchNorm1d): pass
 not_a_class = 3
 """
+UNUSABLE = {
+    "not_a_class": "no torch.nn.Module",
+    "Argless": "cannot be built with dim=8",
+    "Remembers": "state in buffers",
+    "Forgets": "state in buffers",
+    "Batch": "fails on an input of shape|alone and among others",
+    "Late": "alone and among others",
+    "Float64AtOnce": "changes torch's default dtype",
+    "ExitsAtOnce": r"cannot be built with dim=8: it calls sys.exit\(None\)",
+}
+FORWARD = {
+    "return x[..., :-1]": "expected the same",
+    "raise RuntimeError('no')": "fails on an input of shape",
+    "return nn.functional.dropout(x, 0.5)": "no chance",
+    "return x.mul_(2)": "changes its input",
+    "return (x - x).sqrt() + x": "no finite gradient",
+    "return x - x.mean(-2, keepdim=True) if x.shape[-2] > 16 else x": "alone and among others",
+    "torch.manual_seed(1); return x": "draws or seeds",
+    "torch.set_num_threads(7); return x": "changes torch's number of threads",
+}
+"""The forward of a norm, and what is said of it."""
+for number, (code, says) in enumerate(FORWARD.items()):
+    OWN += f"class Bad{number}(Good):\n    def forward(self, x): {code}\n"
+    UNUSABLE[f"Bad{number}"] = says
+UNUSABLE = {f"own_norms_for_test:{name}": says for name, says in UNUSABLE.items()}
+UNUSABLE |= {"no_such_module:Norm": "cannot be imported", "syntax_for_test:Norm": "cannot be .*never closed"}
 
 
 @pytest.fixture
@@ -204,28 +207,6 @@ def test_a_norm_may_draw_its_parameters_and_keep_state_in_buffers_and_its_probe_
     after = torch.randn(4)
     torch.manual_seed(3)
     assert torch.equal(after, torch.randn(4)) and torch.initial_seed() == 3
-
-
-UNUSABLE = {
-    "not_a_class": "no torch.nn.Module",
-    "Argless": "cannot be built with dim=8",
-    "Raises": "fails on an input of shape",
-    "Short": "expected the same",
-    "Remembers": "state in buffers",
-    "Forgets": "state in buffers",
-    "Chance": "no chance",
-    "InPlace": "changes its input",
-    "Batch": "fails on an input of shape|alone and among others",
-    "OverPositions": "alone and among others",
-    "Late": "alone and among others",
-    "Float64AtOnce": "changes torch's default dtype",
-    "SeedsWhenCalled": "draws or seeds",
-    "OneThread": "changes torch's number of threads",
-    "NoGradient": "no finite gradient",
-    "ExitsAtOnce": r"cannot be built with dim=8: it calls sys.exit\(None\)",
-}
-UNUSABLE = {f"own_norms_for_test:{name}": says for name, says in UNUSABLE.items()}
-UNUSABLE |= {"no_such_module:Norm": "cannot be imported", "syntax_for_test:Norm": "cannot be .*never closed"}
 
 
 @pytest.mark.parametrize("name", UNUSABLE)

@@ -1,15 +1,18 @@
-"""What a file says of where it comes from, and which files are refused by it."""
+"""What a file says of where it comes from, also of its random streams, and which files are refused by it."""
 
 import hashlib
+import itertools
 import platform
+import re
 import subprocess
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from layernorm_roles import provenance, random_streams
-from layernorm_roles.random_streams import Stream
+from layernorm_roles.random_streams import Stream, generator
 
 ONE = {"seed": 1, "settings": {"steps": 2}}
 
@@ -46,3 +49,29 @@ def test_a_file_carries_what_made_it_and_one_of_several_all_their_different_valu
     joined = provenance.joined([one, one | {"device": "another", "torch": "1.0"}, one], {"c": 3})
     several = {"config": '{"c": 3}', "device": "a card, another", "torch": f"1.0, {one['torch']}"}
     assert joined == one | several | {"config_sha256": hashlib.sha256(b'{"c": 3}').hexdigest()}
+
+
+INTEGERS = (0, 1, 2, 3, 12, 600, 2**32 - 1)
+
+
+def test_no_two_streams_share_their_first_draws():
+    """Every stream, for every combination of some seeds and settings, those of other streams' numbers among them."""
+    seen = {}
+    for stream in Stream:
+        for integers in itertools.product(INTEGERS, repeat=len(stream.integers)):
+            first = tuple(generator(stream, *integers).integers(2**63, size=4))
+            assert first not in seen, (stream, integers, seen[first])
+            seen[first] = (stream, integers)
+    assert len(seen) > 500
+    with pytest.raises(TypeError, match="RANDOM_KEYS"):
+        generator(Stream.RANDOM_KEYS, 0, 3)
+
+
+def test_the_sentence_in_the_metadata_makes_the_stream_again():
+    text = random_streams.describe((Stream.RANDOM_KEYS, Stream.TEXT_SELECTION), torch=True)
+    first, second = re.findall(r"random_streams\.generator\(.*?\)", text)
+    assert second.endswith("(Stream.TEXT_SELECTION, seed, texts)") and "torch.manual_seed(seed)" in text
+    scope = {"seed": 7, "n": 3, "d": 5, "Stream": Stream, "random_streams": random_streams}
+    expected = generator(Stream.RANDOM_KEYS, 7, 3, 5).standard_normal(3)
+    np.testing.assert_array_equal(eval(first, scope).standard_normal(3), expected)
+    assert random_streams.describe(()) == "nothing is random"
