@@ -1,6 +1,7 @@
 """Every key of config.yaml, spoilt in every way its type knows, is refused with its name."""
 
 import copy
+import datetime
 import json
 import random
 import re
@@ -267,3 +268,25 @@ def test_equal_keys_in_different_places_and_merged_ones_are_read(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("a: &some {x: 1, y: 2}\nb: {<<: *some, x: 3}\nd: {a: {x: 1}, b: {x: 1}}\n")
     assert yaml_files.read(file)["b"] == {"x": 3, "y": 2}
+
+
+HOSTILE = ["../../../tmp/hacked", "/tmp/hacked", "..", "a\\b", '"><img src=x onerror=alert(1)>', "-rf", "*"]
+HOSTILE += ["$(touch hacked)", "a; touch hacked", "a\ntouch hacked", "{wildcards.seed}", "a\0b", "ä", ""]
+HOSTILE += ["con\u202egnp"]
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=repr)
+def test_a_hostile_name_is_refused_wherever_a_name_is_expected(name):
+    """The name of a reproduction is a folder; experiments and variants are folders, HTML and rows of tables."""
+    for overlay in (
+        {"name": name},
+        {"majority": {name: DEFAULT["majority"]["d8"]}},
+        {"majority": {"d8": {"seeds": {name: 1}}}},
+        {"norms": {name: "examples.dynamic_tanh:DynamicTanh"}},
+        {"norms": {"mine": name}},
+        {"random_keys": {"norms": [name]}},
+        {"language_model": {"gpt": {"seeds": {name: 1}}}},
+        {"language_model": {"bert": {"seeds": {name: 1}}}},
+    ):
+        with pytest.raises(ValueError, match="not usable"):
+            load(merged(DEFAULT, overlay))

@@ -2,6 +2,9 @@
 
 import logging
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -174,3 +177,15 @@ def test_a_gradient_on_either_device_alone_is_a_difference():
 def test_an_operator_is_compared_with_itself_in_float64(function, said):
     found = agreement.operator_difference(Operator("square", function, ((4, 3),)), "cpu")
     assert found is None if said is None else found.startswith(f"square: {said}")
+
+
+def test_a_step_that_fails_does_not_stop_those_after_it():
+    """Of the benchmarks on a GPU, which know today's settings."""
+    script = Path(__file__).parents[2] / "benchmarks/first_hour.py"
+    command = [sys.executable, script, "--only", "operators", "attention"]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, text=True, capture_output=True, env=environment)
+    assert done.returncode == 1
+    rows = done.stdout.partition("| step |")[2]
+    assert rows.count("| failed |") == 2 and "| operators |" in rows and "| attention |" in rows
+    assert "device = cuda: " in done.stderr

@@ -25,17 +25,25 @@ def made(checkout):
         (["--configfile=missing.yaml"], "^error: --configfile missing.yaml: No such file"),
         (["--configfile", "tiny.yaml", "empty.yaml"], "^error: empty.yaml: expected keys with values"),
         (["--configfile", "tabs.yaml"], r"^error: tabs.yaml: no YAML: (?s:.*)line 2"),
+        (["--configfile", "tag.yaml"], "constructor for the tag"),
+        (
+            ["--configfile", "steps.yaml"],
+            "majority.d8.steps = -1: Input should be greater than or equal to 1",
+        ),
         # A file that can be read is not blamed for another error in another folder.
         (["--directory", "folder", "--configfile", "tiny.yaml"], "No rule to produce nothing/such"),
     ],
 )
-def test_a_file_of_configfile_that_cannot_be_read_is_named(made, words, says):
+def test_a_wrong_file_of_configfile_is_named_before_anything_is_done(made, words, says):
     (made.folder / "folder").mkdir(exist_ok=True)
     (made.folder / "empty.yaml").touch()
     (made.folder / "tabs.yaml").write_text("name: x\n\tdevice: cpu\n")
+    (made.folder / "tag.yaml").write_text("name: !!python/object/apply:os.system ['touch hacked']")
+    (made.folder / "steps.yaml").write_text("majority: {d8: {steps: -1}}")
     target = "nothing/such" if "nothing/such" in says else "majority"
-    done = snakemake(made.folder, target, "--dry-run", *words, package=ROOT)
+    done = snakemake(made.folder, target, *words, package=ROOT)
     assert done.returncode != 0 and re.search(says, done.stdout, re.MULTILINE), done.stdout
+    assert not [*made.folder.glob("results"), *made.folder.glob("hacked*")]
     assert "Traceback" not in done.stdout and (target == "majority" or "tiny.yaml" not in done.stdout)
 
 
