@@ -56,18 +56,13 @@ def test_a_variant_is_its_formula_and_learns_gain_and_bias(name, eps, x):
         torch.testing.assert_close(norm(x), F.layer_norm(x, (DIM,), eps=eps), rtol=1e-13, atol=1e-13)
 
 
-@pytest.mark.parametrize(
-    ("name", "queries_keys", "values"),
-    [
-        ("projected_qk", "layernorm", "scale"),
-        ("projected_v", "scale", "layernorm"),
-        ("shrunk_qk", "layernorm_shrunk", "layernorm"),
-        ("shrunk_v", "layernorm", "layernorm_shrunk"),
-    ],
-)
-def test_a_split_variant_has_one_norm_for_queries_and_keys_and_one_for_values(name, queries_keys, values, x):
-    found = norms.build_pair(name, DIM, eps=1e-3)
-    for norm, part in zip(found, (queries_keys, values), strict=True):
+SPLIT = {"projected_qk": ("layernorm", "scale"), "projected_v": ("scale", "layernorm")}
+SPLIT |= {"shrunk_qk": ("layernorm_shrunk", "layernorm"), "shrunk_v": ("layernorm", "layernorm_shrunk")}
+
+
+@pytest.mark.parametrize("name", variants.SPLIT_VARIANTS)
+def test_a_split_variant_has_one_norm_for_queries_and_keys_and_one_for_values(name, x):
+    for norm, part in zip(norms.build_pair(name, DIM, eps=1e-3), SPLIT[name], strict=True):
         assert torch.equal(norm(x), norms.build(part, DIM, eps=1e-3)(x))
 
 

@@ -1,5 +1,6 @@
 """What a reproduction consists of, and its runs and batches, for configurations that are counted by hand."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,7 @@ def test_the_files_of_a_corpus_are_found(tmp_path, monkeypatch):
     assert found.plans["text/words"]["corpus"] == dict.fromkeys(there, files.sha256_of("books/a.txt"))
 
 
+KEPT = "results/published/parquet/claims.parquet"
 RESULT = r"results/published/parquet/claims\.parquet is a result; expected a copy"
 
 
@@ -98,14 +100,9 @@ RESULT = r"results/published/parquet/claims\.parquet is a result; expected a cop
         ("books/link.txt", "nowhere", "books/*", r"books/link\.txt is a folder, or a link to nothing"),
         ("c.md", "", "books/*", r"no file matches books/\*; expected at least one"),
         # Snakemake would judge the kept reproduction anew, and then prepare the text.
-        *(
-            ("results/published/parquet/claims.parquet", "", path, RESULT)
-            for path in (
-                "results/published/parquet/claims.parquet",
-                "{here}/results/published/parquet/*.parquet",
-                "./results/../results/*/*/*.parquet",
-            )
-        ),
+        (KEPT, "", KEPT, RESULT),
+        (KEPT, "", "{here}/results/published/parquet/*.parquet", RESULT),
+        (KEPT, "", "./results/../results/*/*/*.parquet", RESULT),
     ],
 )
 def test_what_is_no_file_of_a_corpus_is_named(tmp_path, monkeypatch, there, target, path, says):
@@ -185,12 +182,8 @@ def of_majority(**experiments):
 def test_runs_are_counted_width_by_rate_by_variant_by_seed():
     settings = of_majority(mine=MINE, alone=ALONE)
     found = [*batches.runs_of(settings, "majority", "alone")]
-    expected = [
-        (width, rate, variant, seed)
-        for width in (3, 5)
-        for rate in (0.001, 0.1)
-        for variant, seed in (("layernorm", 7), ("layernorm", 8), ("projected_qk", 7))
-    ]
+    runs = ("layernorm", 7), ("layernorm", 8), ("projected_qk", 7)
+    expected = [(*point, *run) for point in product((3, 5), (0.001, 0.1)) for run in runs]
     columns = ("d_model", "base_learning_rate", "variant", "seed")
     assert [tuple(run[column] for column in columns) for run in found] == expected
     assert len({run["name"] for run in found}) == len(found)

@@ -30,13 +30,8 @@ def parameters_of(classes, d_model, d_ff, size=1.0, peak=1.0, seed=0):
     normed, w = rng.standard_normal(shapes.normed), rng.standard_normal(shapes.in_weight) / np.sqrt(d_model)
     w[:d_model] *= peak
     values = rng.standard_normal(shapes.normed_values)
-    return parameters._replace(
-        normed=normed,
-        normed_values=values,
-        in_weight=w,
-        embedding=2.5 * parameters.embedding,
-        norm_gain=1 + parameters.norm_gain,
-    )
+    scaled = {"embedding": 2.5 * parameters.embedding, "norm_gain": 1 + parameters.norm_gain}
+    return parameters._replace(normed=normed, normed_values=values, in_weight=w, **scaled)
 
 
 def by_autograd(counts, label, parameters):

@@ -37,11 +37,7 @@ def test_a_folder_holds_one_file_or_the_shards_of_its_index(model, tmp_path):
     assert files.sha256() == hashlib.sha256(b"a.safetensorsb.safetensors").hexdigest()
 
 
-WEIGHTS, INDEX, NO_INDEX = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "expected an index with a weight",
-)
+WEIGHTS, INDEX, NO_INDEX = "model.safetensors", "model.safetensors.index.json", "expected an index with a"
 
 
 @pytest.mark.parametrize(

@@ -30,16 +30,14 @@ sys.exit(main(sys.argv[1:]))
 KEYS = np.random.default_rng(0).standard_normal((40, 3))
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "threads"),
-    [
-        ("keys.npy", None, " 0 "),
-        ("keys.parquet", pa.list_(pa.float64(), 3), "-1"),
-        ("keys.parquet", pa.large_list(pa.float64()), "2"),
-    ],
-)
-def test_certificates_are_made_and_written_without_what_experiments_need(tmp_path, name, kind, threads):
+KINDS = {" 0 ": None, "-1": pa.list_(pa.float64(), 3), "2": pa.large_list(pa.float64())}
+
+
+@pytest.mark.parametrize("threads", KINDS)
+def test_certificates_are_made_and_written_without_what_experiments_need(tmp_path, threads):
     """Of columns of lists, too, which other modules read, and whatever number of threads numba refuses."""
+    kind = KINDS[threads]
+    name = "keys.npy" if kind is None else "keys.parquet"
     if kind is None:
         np.save(tmp_path / name, KEYS)
     else:
