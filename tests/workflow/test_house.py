@@ -50,7 +50,7 @@ PYTHON = [file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*
 PROFILES = [*(ROOT / "profiles").glob("*/config.yaml")]
 NETWORK = r"socket|ssl|http|urllib(?!\.parse)|ftplib|requests|httpx|aiohttp|datasets|huggingface_hub"
 PICKLES = "pickle|dill|joblib|shelve|marshal|cloudpickle"
-RUNS_CODE = r"(?<![.\w])(eval|exec)\(|os\.system|_pickle\(|torch\.load\("
+RUNS_CODE = r"(?<![.\w`])(eval|exec)\(|os\.system|_pickle\(|torch\.load\("
 RUNS_CODE += r"|yaml\.(unsafe_load|load_all|full_load)|yaml\.load\((?!.*Loader=LOADER)"
 RUNS_CODE += r"|(allow_pickle|trust_remote_code|shell)=(?!False)"
 UNWANTED = {
