@@ -68,7 +68,7 @@ def test_steps_are_adamws_with_clipped_gradients_and_a_falling_rate(clip, warmup
     optimiser = torch.optim.AdamW([known], weight_decay=decay)
     for step, gradient in enumerate(gradients):
         optimiser.param_groups[0]["lr"] = 0.1 * (1 - step / 10) * min(1, (step + 1) / (warmup or 1))
-        known.grad = torch.tensor(gradient * min(1, clip / abs(gradient)))
+        known.grad = torch.tensor(gradient * min(1.0, clip / abs(gradient)))
         optimiser.step()
     assert result.final["w"].item() == pytest.approx(known.item(), abs=1e-5)
 
