@@ -60,7 +60,9 @@ def by_norms(variant, x, parameters, at):
     """What queries and keys are made from, and values, by norms that are tested by themselves; `at` is the layer."""
     own = {name: parameters[at + name] for name in ("norm.weight", "norm.bias") if at + name in parameters}
     own = {name.removeprefix("norm."): parameter for name, parameter in own.items()}
-    pair = norms.build_pair("layernorm" if variant == "layernorm_qk" else variant, 8, GPT.eps)
+    pair = [norms.MatchedProjection()] * 2
+    if variant != "projection_matched":
+        pair = norms.build_pair("layernorm" if variant == "layernorm_qk" else variant, 8, GPT.eps)
     return [torch.func.functional_call(norm.double().eval(), own, (x,)) for norm in pair]
 
 
