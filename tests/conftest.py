@@ -19,9 +19,7 @@ def checked_modules():
     """Modules whose signatures are checked at every call: all but those that numba compiles."""
     for file in sorted(SOURCE.rglob("*.py")):
         text = file.read_text("utf-8")
-        compiles = re.search(
-            r"^(from|import) numba|kernel.jit import|compiling import .*njit", text, re.MULTILINE
-        )
+        compiles = re.search(r"(?m)^(from|import) numba|kernel.jit import|compiling import .*njit", text)
         # The kernel's public face checks its arguments itself, and is tested with those that do not fit.
         if file.name != "__init__.py" and not compiles and file.parent.name not in ("kernel", "kernels"):
             yield ".".join(file.relative_to(SOURCE).with_suffix("").parts)

@@ -1,6 +1,5 @@
 """Small local copies of the datasets that the paper's preset reads, with the hub's layouts, columns and lengths."""
 
-from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +7,7 @@ import pandas as pd
 import yaml
 
 ROOT = Path(__file__).parents[1]
-WORDS = [
-    f"{a}{b}{c}" for a in ("an", "ber", "col", "der") for b in ("a", "i", "o") for c in ("men", "tur", "st")
-]
+WORDS = [f"{a}{b}{c}" for a in ("an", "ber", "col", "der") for b in "aio" for c in ("men", "tur", "st")]
 
 
 def make(folder: Path) -> dict[str, str]:
@@ -57,9 +54,11 @@ def write(folder: Path, config: str, splits: dict) -> Path:
 
 def paper_preset(datasets: dict[str, str]) -> dict:
     """The paper's preset on these datasets; what else differs are numbers, and the device."""
-    preset = yaml.safe_load((ROOT / "workflow/presets/paper.yaml").read_text(encoding="utf-8"))
+    text = (ROOT / "workflow/presets/paper.yaml").read_text(encoding="utf-8")
+    for name, folder in datasets.items():
+        text = text.replace(name, folder)
+    preset = yaml.safe_load(text)
     smoke = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text(encoding="utf-8"))
-    preset = _on(deepcopy(preset), datasets)
     words = preset["text"]["words"]
     words["corpus"]["limit"] = 140
     words["split"] = {"training": 0.8, "validation": 0.2, "held_out": 0.0}
@@ -75,12 +74,3 @@ def paper_preset(datasets: dict[str, str]) -> dict:
     models["gpt"]["validation_windows"], models["gpt_paper_rate"]["runs_per_job"] = 2, "all"
     models |= {name: settings for name, settings in smoke["language_model"].items() if name not in models}
     return {**preset, "device": "cpu", "pretrained": smoke["pretrained"]}
-
-
-def _on(value, datasets: dict[str, str]):
-    if isinstance(value, dict):
-        return {
-            key: datasets.get(item, item) if key == "dataset" else _on(item, datasets)
-            for key, item in value.items()
-        }
-    return value

@@ -25,16 +25,11 @@ parameters = [rng.standard_normal(shape) for shape in Sizes(20, 8, 8).shapes]
 loss, _, gradients = kernel.loss_and_gradients(counts, counts.argmax(axis=1), parameters)
 arrays = [np.array(loss), *gradients]
 """,
-    "verdicts": """
-from layernorm_roles.selectability import certify
-verdicts = [certify(rng.standard_normal((n, d))) for n, d in ((300, 4), (500, 8), (200, 16))]
-verdicts.append(certify(rng.standard_normal((300, 5)), bias=rng.standard_normal(300)))
-arrays = [a for c in verdicts for a in (c.verdict, c.margin, c.residual)]
-""",
-    "ceilings": """
-from layernorm_roles.selectability import ceilings
-found = [ceilings(rng.standard_normal((n, d))) for n, d in ((200, 2), (100, 16))]
-arrays = [a for c in found for a in (c.lower, c.upper, c.query)]
+    "verdicts and ceilings": """
+from layernorm_roles.selectability import ceilings, certify
+keys, bias = rng.standard_normal((300, 8)), rng.standard_normal(300)
+verdicts, found = (certify(keys), certify(keys, bias)), ceilings(keys)
+arrays = [*(a for c in verdicts for a in (c.verdict, c.margin, c.residual)), found.lower, found.upper]
 """,
 }
 

@@ -2,10 +2,13 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import nn
 
-from layernorm_roles import norms, variants
+from layernorm_roles import norms, ones_direction, variants
 from layernorm_roles.evidence import legends
 
 ROOT = Path(__file__).parents[1]
@@ -20,7 +23,6 @@ def x():
 
 
 def plain(name, x, eps=0.0):
-    """The built-in norm `name` by its formula."""
     centred = x - x.mean(dim=-1, keepdim=True)
     y = x if name.startswith(("none", "scale")) else centred
     if name.startswith(("layernorm", "scale")):
@@ -48,27 +50,19 @@ def test_a_variant_is_its_formula_and_learns_gain_and_bias(name, eps, x):
         for parameter in learnt.values():
             parameter.copy_(parameter * 3 if parameter is norm.weight else parameter + 0.5)
     if learnt:
-        torch.testing.assert_close(
-            norm(x), 3 * expected + (0.5 if "bias" in learnt else 0), rtol=1e-6, atol=1e-12
-        )
+        bias = 0.5 if "bias" in learnt else 0
+        torch.testing.assert_close(norm(x), 3 * expected + bias, rtol=1e-6, atol=1e-12)
     if name == "layernorm":
-        torch.testing.assert_close(
-            norm(x), torch.nn.functional.layer_norm(x, (DIM,), eps=eps), rtol=1e-13, atol=1e-13
-        )
+        torch.testing.assert_close(norm(x), F.layer_norm(x, (DIM,), eps=eps), rtol=1e-13, atol=1e-13)
 
 
-@pytest.mark.parametrize(
-    ("name", "queries_keys", "values"),
-    [
-        ("projected_qk", "layernorm", "scale"),
-        ("projected_v", "scale", "layernorm"),
-        ("shrunk_qk", "layernorm_shrunk", "layernorm"),
-        ("shrunk_v", "layernorm", "layernorm_shrunk"),
-    ],
-)
-def test_a_split_variant_has_one_norm_for_queries_and_keys_and_one_for_values(name, queries_keys, values, x):
-    found = norms.build_pair(name, DIM, eps=1e-3)
-    for norm, part in zip(found, (queries_keys, values), strict=True):
+SPLIT = {"projected_qk": ("layernorm", "scale"), "projected_v": ("scale", "layernorm")}
+SPLIT |= {"shrunk_qk": ("layernorm_shrunk", "layernorm"), "shrunk_v": ("layernorm", "layernorm_shrunk")}
+
+
+@pytest.mark.parametrize("name", variants.SPLIT_VARIANTS)
+def test_a_split_variant_has_one_norm_for_queries_and_keys_and_one_for_values(name, x):
+    for norm, part in zip(norms.build_pair(name, DIM, eps=1e-3), SPLIT[name], strict=True):
         assert torch.equal(norm(x), norms.build(part, DIM, eps=1e-3)(x))
 
 
@@ -117,14 +111,8 @@ def test_a_factor_may_be_that_of_queries_and_keys_or_of_values_alone(like, x):
         assert "/" not in name and ":" not in name
 
 
-def test_a_built_in_norm_has_a_label_a_colour_and_a_formula_and_the_guide_shows_it():
+def test_a_built_in_norm_has_a_label_and_a_formula_and_the_guide_shows_it():
     """If this fails: python -m layernorm_roles.variants prints the guide's table."""
-    for kind, what in [(variants.Variant, {"projects": True, "scales": True}), (variants.Named, {})]:
-        for missing in ("label", "colour", "computes"):
-            given = {"label": "a", "colour": "#000000", "computes": "x"} | what
-            del given[missing]
-            with pytest.raises(TypeError, match=missing):
-                kind(**given)
     assert all(each.label and each.computes for each in variants.BUILT_IN.values())
     assert variants.guide() in (ROOT / "docs/guide.md").read_text(encoding="utf-8")
     legends.name_scaled({"big": {"like": "projection", "factor": 35.0, "part": "both"}, "own": "a:B"})
@@ -138,10 +126,6 @@ from torch import nn
 class Good(nn.Module):
     def __init__(self, dim): super().__init__()
     def forward(self, x): return x.tanh()
-class Short(Good):
-    def forward(self, x): return x[..., :-1]
-class Raises(Good):
-    def forward(self, x): raise RuntimeError("no")
 class Good2(Good):
     def __init__(self, dim):
         super().__init__(dim)
@@ -152,9 +136,7 @@ class Good2(Good):
         self.mean = self.mean * 0.9 + 0.1
         return out
 class Remembers(Good):
-    def __init__(self, dim):
-        super().__init__(dim)
-        self.m = 1.0
+    m = 1.0
     def forward(self, x):
         self.m = 0.9 * self.m + 0.1 * x.abs().mean()
         return x / self.m
@@ -162,44 +144,47 @@ class Forgets(Good2):
     def __init__(self, dim):
         super().__init__(dim)
         self.register_buffer("mean", torch.zeros(dim), persistent=False)
-class Chance(Good):
-    def forward(self, x): return nn.functional.dropout(x, 0.5)
-class InPlace(Good):
-    def forward(self, x): return x.mul_(2)
-class Batch(nn.BatchNorm1d):
-    pass
-class NoGradient(Good):
-    def forward(self, x): return (x - x).sqrt() + x
-class OverPositions(Good):
-    def forward(self, x): return x - x.mean(-2, keepdim=True) if x.shape[-2] > 16 else x
 class Late(Good2):
     def forward(self, x):
         self.mean = self.mean + 1
         return x - x.mean(0) if self.mean[0] > 30 else x
-class Early(Good2):
-    def forward(self, x):
-        self.mean = self.mean + 1
-        return x - x.mean(0) if self.mean[0] < 2 else x
 class Float64AtOnce(Good):
     def __init__(self, dim):
         torch.set_default_dtype(torch.float64)
         super().__init__(dim)
-class SeedsWhenCalled(Good):
-    def forward(self, x):
-        torch.manual_seed(1)
-        return x
-class OneThread(Good):
-    def forward(self, x):
-        torch.set_num_threads(7)
-        return x
-class Interrupts(Good):
-    def forward(self, x): raise KeyboardInterrupt
 class ExitsAtOnce(nn.Module):
     def __init__(self, dim): raise SystemExit
 class Argless(nn.Module):
     def __init__(self): super().__init__()
+class Batch(nn.BatchNorm1d): pass
 not_a_class = 3
 """
+UNUSABLE = {
+    "not_a_class": "no torch.nn.Module",
+    "Argless": "cannot be built with dim=8",
+    "Remembers": "state in buffers",
+    "Forgets": "state in buffers",
+    "Batch": "fails on an input of shape|alone and among others",
+    "Late": "alone and among others",
+    "Float64AtOnce": "changes torch's default dtype",
+    "ExitsAtOnce": r"cannot be built with dim=8: it calls sys.exit\(None\)",
+}
+FORWARD = {
+    "return x[..., :-1]": "expected the same",
+    "raise RuntimeError('no')": "fails on an input of shape",
+    "return nn.functional.dropout(x, 0.5)": "no chance",
+    "return x.mul_(2)": "changes its input",
+    "return (x - x).sqrt() + x": "no finite gradient",
+    "return x - x.mean(-2, keepdim=True) if x.shape[-2] > 16 else x": "alone and among others",
+    "torch.manual_seed(1); return x": "draws or seeds",
+    "torch.set_num_threads(7); return x": "changes torch's number of threads",
+}
+"""The forward of a norm, and what is said of it."""
+for number, (code, says) in enumerate(FORWARD.items()):
+    OWN += f"class Bad{number}(Good):\n    def forward(self, x): {code}\n"
+    UNUSABLE[f"Bad{number}"] = says
+UNUSABLE = {f"own_norms_for_test:{name}": says for name, says in UNUSABLE.items()}
+UNUSABLE |= {"no_such_module:Norm": "cannot be imported", "syntax_for_test:Norm": "cannot be .*never closed"}
 
 
 @pytest.fixture
@@ -221,33 +206,6 @@ def test_a_norm_may_draw_its_parameters_and_keep_state_in_buffers_and_its_probe_
     assert torch.equal(after, torch.randn(4)) and torch.initial_seed() == 3
 
 
-UNUSABLE = {
-    "not_a_class": "no torch.nn.Module",
-    "Argless": "cannot be built with dim=8",
-    "Raises": "fails on an input of shape",
-    "Short": "expected the same",
-    "Remembers": "state in buffers",
-    "Forgets": "state in buffers",
-    "Chance": "no chance",
-    "InPlace": "changes its input",
-    "Batch": "fails on an input of shape|alone and among others",
-    "OverPositions": "alone and among others",
-    "Late": "alone and among others",
-    "Early": "alone and among others",
-    "Float64AtOnce": "changes torch's default dtype",
-    "SeedsWhenCalled": "draws or seeds",
-    "OneThread": "changes torch's number of threads",
-    "Interrupts": "fails on an input of shape .*: KeyboardInterrupt",
-    "NoGradient": "no finite gradient",
-    "ExitsAtOnce": r"cannot be built with dim=8: it calls sys.exit\(None\)",
-}
-UNUSABLE = {f"own_norms_for_test:{name}": says for name, says in UNUSABLE.items()}
-UNUSABLE |= {
-    "no_such_module:Norm": "cannot be imported",
-    "syntax_for_test:Norm": "cannot be imported: .*never closed",
-}
-
-
 @pytest.mark.parametrize("name", UNUSABLE)
 def test_an_unusable_norm_is_named(own, name):
     before = torch.get_default_dtype(), torch.get_num_threads(), torch.initial_seed()
@@ -261,3 +219,20 @@ def test_an_unusable_norm_is_named(own, name):
 def test_an_unknown_norm_is_refused(name):
     with pytest.raises(ValueError, match=f"unknown norm '{re.escape(name)}': expected one of layernorm"):
         norms.build(name, DIM)
+
+
+def test_each_norm_has_the_mean_share_of_what_enters_it():
+    """Two norms of different sizes; the second runs twice, and a linear layer that is no norm has no row."""
+    layers = {"first": nn.LayerNorm(4), "map": nn.Linear(4, 6), "second": norms.build("scale", 6)}
+    network = nn.ModuleDict(layers | {"unused": nn.RMSNorm(3)})
+    x, y = torch.tensor([[[1.0, 1, 1, 1], [1, -1, 1, -1]]]), torch.ones(1, 1, 6)
+
+    def run():
+        network["second"](network["map"](network["first"](x)))
+        network["second"](y)
+
+    table = ones_direction.table(network, run)
+    assert table.norm_name.to_list() == ["first", "second"] and table.norm.to_list() == [1, 2]
+    assert table.dimensions.to_list() == [4, 6]
+    mapped = ones_direction.share(network["map"](network["first"](x))).detach().flatten().tolist()
+    assert table.ones_share.to_list() == pytest.approx([0.5, np.mean([*mapped, 1])])

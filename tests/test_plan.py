@@ -1,10 +1,10 @@
 """Plan files: when a job counts as done, whatever the times of files; who may write them; what ends a job."""
 
-import errno
 import json
 import os
 import subprocess
 import sys
+from errno import ENOSPC, EPERM
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +21,6 @@ OTHER = PLANS | {"train/a": PLANS["train/a"] | {"settings": {"steps": 3}}}
 
 
 def is_planned(folder, job):
-    """Whether the plan file is newer than its copy, so that Snakemake does the job."""
     origin = folder / f"origin/{job}.json"
     return not origin.exists() or (folder / f"plan/{job}.json").stat().st_mtime > origin.stat().st_mtime
 
@@ -82,10 +81,9 @@ def planned_table(folder, job, config):
     """The Parquet file of a job that is done, with `config` as what it was made from, and its checksum."""
     finish(folder, job)
     path = folder / "parquet/a.parquet"
+    schema = pa.schema({"x": pa.int64()}, {"config": json.dumps(config)})
     with plan.files.atomic_write(path) as partial:
-        pq.write_table(
-            pa.table({"x": [1]}, pa.schema({"x": pa.int64()}, {"config": json.dumps(config)})), partial
-        )
+        pq.write_table(pa.table({"x": [1]}, schema), partial)
     return path
 
 
@@ -101,9 +99,7 @@ def test_a_check_names_what_is_gone_and_what_is_of_another_run(tmp_path):
         plan.check(tmp_path, [])
 
 
-@pytest.mark.parametrize(
-    "module,name,number", [("files", "replace_text", errno.ENOSPC), ("os", "utime", errno.EPERM)]
-)
+@pytest.mark.parametrize("module,name,number", [("files", "replace_text", ENOSPC), ("os", "utime", EPERM)])
 def test_a_plan_file_that_cannot_be_written_is_named(tmp_path, monkeypatch, module, name, number):
     """On a full disk, and where another user owns it, whose time nobody else may set."""
 
@@ -111,9 +107,7 @@ def test_a_plan_file_that_cannot_be_written_is_named(tmp_path, monkeypatch, modu
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(getattr(plan, module), name, refuse)
-    with pytest.raises(
-        ValueError, match=f"data/a.json or its copy in origin/: {os.strerror(number)}: expected"
-    ):
+    with pytest.raises(ValueError, match=f"data/a.json or its copy in origin/: {os.strerror(number)}"):
         write(tmp_path, PLANS)
 
 
@@ -151,9 +145,7 @@ def test_a_plan_knows_those_of_the_jobs_it_reads_and_refuses_others(tmp_path):
         train.of("data/a")
 
 
-def test_a_job_that_was_planned_anew_or_whose_norm_or_text_was_edited_meanwhile_is_not_done(
-    tmp_path, monkeypatch
-):
+def test_a_job_that_was_planned_anew_or_whose_norm_or_text_was_edited_is_not_done(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     contents = {"norm.py": "class Norm: pass\n", "text.txt": "words"}
     for file, text in contents.items():

@@ -1,13 +1,15 @@
-"""What a reproduction consists of, for configurations whose answer is counted by hand."""
+"""What a reproduction consists of, and its runs and batches, for configurations that are counted by hand."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 import yaml
 from default_settings import ROOT
 
-from layernorm_roles import catalogue, exhibits, files, plan, planning
+from layernorm_roles import batches, catalogue, exhibits, files, plan, planning
 from layernorm_roles.exhibits import Exhibits
+from layernorm_roles.variants import BUILT_IN
 
 PRESETS = ROOT / "workflow/presets"
 SMOKE = yaml.safe_load((PRESETS / "smoke.yaml").read_text(encoding="utf-8"))
@@ -15,13 +17,6 @@ SMOKE = yaml.safe_load((PRESETS / "smoke.yaml").read_text(encoding="utf-8"))
 
 def of(overlay):
     return planning.Reproduction(planning.configured(ROOT / "config.yaml", overlay), PRESETS)
-
-
-def test_an_overlay_changes_what_it_names_at_every_depth():
-    base = {"a": {"b": 1, "c": [1, 2]}, "d": {"e": 1}}
-    found = planning.merged(base, {"a": {"c": [3]}, "d": None, "f": 1})
-    assert found == {"a": {"b": 1, "c": [3]}, "d": None, "f": 1}
-    assert base == {"a": {"b": 1, "c": [1, 2]}, "d": {"e": 1}}
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +88,7 @@ def test_the_files_of_a_corpus_are_found(tmp_path, monkeypatch):
     assert found.plans["text/words"]["corpus"] == dict.fromkeys(there, files.sha256_of("books/a.txt"))
 
 
+KEPT = "results/published/parquet/claims.parquet"
 RESULT = r"results/published/parquet/claims\.parquet is a result; expected a copy"
 
 
@@ -104,14 +100,9 @@ RESULT = r"results/published/parquet/claims\.parquet is a result; expected a cop
         ("books/link.txt", "nowhere", "books/*", r"books/link\.txt is a folder, or a link to nothing"),
         ("c.md", "", "books/*", r"no file matches books/\*; expected at least one"),
         # Snakemake would judge the kept reproduction anew, and then prepare the text.
-        *(
-            ("results/published/parquet/claims.parquet", "", path, RESULT)
-            for path in (
-                "results/published/parquet/claims.parquet",
-                "{here}/results/published/parquet/*.parquet",
-                "./results/../results/*/*/*.parquet",
-            )
-        ),
+        (KEPT, "", KEPT, RESULT),
+        (KEPT, "", "{here}/results/published/parquet/*.parquet", RESULT),
+        (KEPT, "", "./results/../results/*/*/*.parquet", RESULT),
     ],
 )
 def test_what_is_no_file_of_a_corpus_is_named(tmp_path, monkeypatch, there, target, path, says):
@@ -137,9 +128,7 @@ def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):
     assert (nothing.tables, nothing.groups, nothing.files) == ((), {}, [])
     kept = Exhibits.kept(ROOT / "results/published")
     assert "majority_metrics" in kept.tables and "claims" not in kept.tables
-    assert {"figure_1a", "figure_2a", "figure_4a", "claims_forest"} <= {
-        Path(file).stem for file in kept.pictures
-    }
+    assert {"figure_1a", "figure_4a", "claims_forest"} <= {Path(file).stem for file in kept.pictures}
     plans = exhibits.plans_of_kept(kept)
     assert [*plans] == ["claims", "draw", "page"]
     assert plans["claims"]["made_by"]["parquet/random_keys"] == files.recorded(kept.results[2])
@@ -167,3 +156,82 @@ def test_results_without_verdicts_are_nothing_to_compare_with(tmp_path, monkeypa
     assert exhibits.to_compare("done", "mine") == "results/done"
     with pytest.raises(ValueError, match=r"against = 'begun': expected another finished .*: done$"):
         exhibits.to_compare("begun", "mine")
+
+
+NONE = dict.fromkeys(BUILT_IN)
+MINE = {"like": "d8", "seeds": {"scale": 3, "none": 0, "dynamic_tanh": 1}, "runs_per_job": 2}
+ALONE = {"like": "d3", "seeds": {"layernorm": 2, "projected_qk": 1}, "runs_per_job": 1}
+ALONE |= {"d_model": [3, 5], "learning_rate": ["1e-3", 0.1]}
+OVERLAY = {"name": "mine", "first_seed": 7, "norms": {"dynamic_tanh": "examples.dynamic_tanh:DynamicTanh"}}
+AT = "d_model_8/base_learning_rate_0.001"
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def settings_of(**sections):
+    return planning.configured(ROOT / "config.yaml", OVERLAY | sections)
+
+
+def of_majority(**experiments):
+    return settings_of(majority={"only": [*experiments], **experiments})
+
+
+def test_runs_are_counted_width_by_rate_by_variant_by_seed():
+    settings = of_majority(mine=MINE, alone=ALONE)
+    found = [*batches.runs_of(settings, "majority", "alone")]
+    runs = ("layernorm", 7), ("layernorm", 8), ("projected_qk", 7)
+    expected = [(*point, *run) for point in product((3, 5), (0.001, 0.1)) for run in runs]
+    columns = ("d_model", "base_learning_rate", "variant", "seed")
+    assert [tuple(run[column] for column in columns) for run in found] == expected
+    assert len({run["name"] for run in found}) == len(found)
+    (mine, *_, own) = batches.runs_of(settings, "majority", "mine")
+    point = {"experiment": "mine", "variant": "scale", "seed": 7, "d_model": 8, "base_learning_rate": 0.001}
+    assert mine == {"name": f"mine/scale/{AT}/seed_7", "norm": "scale", **point}
+    assert (own["variant"], own["norm"]) == ("dynamic_tanh", "examples.dynamic_tanh:DynamicTanh")
+
+
+def test_a_batch_has_as_many_runs_of_one_kind_as_its_experiment_says_and_keeps_their_order():
+    """More seeds keep the batches that are full; and all runs of an experiment may be one batch."""
+    settings = of_majority(mine=MINE, alone=ALONE)
+    found = batches.batches(settings, "majority")
+    names = {f"mine/scale/{AT}/seeds_7_to_8": [7, 8], f"mine/scale/{AT}/seeds_9_to_9": [9]}
+    names[f"mine/dynamic_tanh/{AT}/seeds_7_to_7"] = [7]
+    assert {name: batch.seeds for name, batch in found.items() if batch.group == "mine"} == names
+    alone = [batch for batch in found.values() if batch.group == "alone"]
+    assert len(alone) == 12 and all(batch.name == batch.runs[0]["name"] for batch in alone)
+    runs = [run["name"] for batch in found.values() for run in batch.runs]
+    each = [run["name"] for one in ("mine", "alone") for run in batches.runs_of(settings, "majority", one)]
+    assert runs == each, "no run is left out or trained twice"
+    many = batches.batches(of_majority(mine=MINE | {"seeds": {"scale": 5, "dynamic_tanh": 1}}), "majority")
+    kept = {name.rpartition("/")[2] for name in found if many.get(name) == found[name]}
+    assert kept == {"seeds_7_to_8", "seeds_7_to_7"}
+    ((name, one),) = batches.batches(of_majority(alone=ALONE | {"runs_per_job": "all"}), "majority").items()
+    assert (name, one.group, one.seeds, len(one.runs)) == ("alone/all", "alone", [7, 8], 12)
+
+
+MODELS = {
+    "only": ["bert", "gpt_bytes", "gpt", "rates"],
+    "bert": {"seeds": {"none": 1, "layernorm": 0, "no_attention": 1}},
+    "gpt_bytes": {"seeds": NONE | {"layernorm": 2, "projection": 1, "no_attention": 2}, "ceiling_seeds": 1},
+    "gpt": {"seeds": NONE | {"layernorm": 1, "scale": 1}, "ceiling_seeds": 0, "runs_per_job": "all"},
+    "rates": {"like": "gpt_bytes", "learning_rate": [0.1, 0.2], "seeds": NONE | {"layernorm": 1}},
+}
+
+
+def test_what_is_measured_is_asked_of_the_settings():
+    settings, found = settings_of(language_model=MODELS), {}
+    for batch in batches.batches(settings, "language_model").values():
+        for run in batches.measured(settings, batch):
+            what = "".join(flag[0] for flag in ("keys", "ceilings", "samples") if run[flag])
+            found[f"{run['model']}/{run['variant']}/{run['seed'] - 7}"] = what
+    assert found == {
+        "bert/none/0": "k",
+        "gpt_bytes/layernorm/0": "kcs",
+        "gpt_bytes/layernorm/1": "ks",
+        "gpt_bytes/projection/0": "kc",
+        "gpt/layernorm/0": "k",
+        "gpt/scale/0": "k",
+    }

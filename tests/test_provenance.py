@@ -1,15 +1,18 @@
-"""What a file says of where it comes from, and which files are refused by it."""
+"""What a file says of where it comes from, also of its random streams, and which files are refused by it."""
 
 import hashlib
+import itertools
 import platform
+import re
 import subprocess
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from layernorm_roles import provenance, random_streams
-from layernorm_roles.random_streams import Stream
+from layernorm_roles.random_streams import Stream, generator
 
 ONE = {"seed": 1, "settings": {"steps": 2}}
 
@@ -20,11 +23,7 @@ ONE = {"seed": 1, "settings": {"steps": 2}}
         ({"seed": 1, "settings": {"steps": 4}}, ONE, "settings.steps = 4, expected 2"),
         ({"settings": {"steps": 2}}, ONE, "no seed, expected 1"),
         ({}, ONE, "no seed, expected 1; no settings.steps, expected 2"),
-        (
-            {"runs": [{"seed": 1}, {"seed": 3}]},
-            {"runs": [{"seed": 1}, {"seed": 2}]},
-            "runs.1.seed = 3, expected 2",
-        ),
+        ({"runs": [ONE, {"seed": 3}]}, {"runs": [ONE, {"seed": 2}]}, "runs.1.seed = 3, expected 2"),
     ],
 )
 def test_a_file_that_lacks_or_contradicts_what_is_expected_is_refused(found, expected, words):
@@ -36,22 +35,43 @@ def test_a_file_that_lacks_or_contradicts_what_is_expected_is_refused(found, exp
 def test_a_file_carries_what_made_it_and_one_of_several_all_their_different_values(tmp_path, monkeypatch):
     """The commit is that of this code, whatever git is told."""
     here = Path(__file__).parent
-    head = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True
-    ).stdout.strip()
+    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True)
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))
     provenance.git_commit.cache_clear()
     one = provenance.provenance({"b": 2, "a": 1}, "a card", Stream.FUSION, torch=True)
     config = '{"a": 1, "b": 2}'
-    known = {
-        "config": config,
-        "config_sha256": hashlib.sha256(config.encode()).hexdigest(),
-        "device": "a card",
-    }
-    known |= {"version": metadata.version("layernorm-roles"), "git_commit": head or "unknown"}
-    known |= {"torch": metadata.version("torch"), "python": platform.python_version()}
+    known = {"config": config, "config_sha256": hashlib.sha256(config.encode()).hexdigest()}
+    known |= {"device": "a card", "version": metadata.version("layernorm-roles")}
+    known |= {"git_commit": asked.stdout.strip() or "unknown", "torch": metadata.version("torch")}
+    known["python"] = platform.python_version()
     assert one == known | {"seed_rule": random_streams.describe((Stream.FUSION,), torch=True)}
     joined = provenance.joined([one, one | {"device": "another", "torch": "1.0"}, one], {"c": 3})
     several = {"config": '{"c": 3}', "device": "a card, another", "torch": f"1.0, {one['torch']}"}
     assert joined == one | several | {"config_sha256": hashlib.sha256(b'{"c": 3}').hexdigest()}
+
+
+INTEGERS = (0, 1, 2, 3, 12, 600, 2**32 - 1)
+
+
+def test_no_two_streams_share_their_first_draws():
+    """Every stream, for every combination of some seeds and settings, those of other streams' numbers among them."""
+    seen = {}
+    for stream in Stream:
+        for integers in itertools.product(INTEGERS, repeat=len(stream.integers)):
+            first = tuple(generator(stream, *integers).integers(2**63, size=4))
+            assert first not in seen, (stream, integers, seen[first])
+            seen[first] = (stream, integers)
+    assert len(seen) > 500
+    with pytest.raises(TypeError, match="RANDOM_KEYS"):
+        generator(Stream.RANDOM_KEYS, 0, 3)
+
+
+def test_the_sentence_in_the_metadata_makes_the_stream_again():
+    text = random_streams.describe((Stream.RANDOM_KEYS, Stream.TEXT_SELECTION), torch=True)
+    first, second = re.findall(r"random_streams\.generator\(.*?\)", text)
+    assert second.endswith("(Stream.TEXT_SELECTION, seed, texts)") and "torch.manual_seed(seed)" in text
+    scope = {"seed": 7, "n": 3, "d": 5, "Stream": Stream, "random_streams": random_streams}
+    expected = generator(Stream.RANDOM_KEYS, 7, 3, 5).standard_normal(3)
+    np.testing.assert_array_equal(eval(first, scope).standard_normal(3), expected)
+    assert random_streams.describe(()) == "nothing is random"

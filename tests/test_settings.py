@@ -16,6 +16,7 @@ import yaml
 from schema_walk import keys
 
 from layernorm_roles.planning import merged
+from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.json_schema import NAMED, for_editors
 from layernorm_roles.settings.loading import load, resolve
 
@@ -28,7 +29,6 @@ KEYS = [*keys(resolve(ONE_OF_EACH))]
 
 
 def may_be_null(path):
-    """null leaves an experiment, a text, a model or a variant out."""
     return (path[0] in NAMED and len(path) == 2) or (len(path) > 1 and path[-2] == "seeds")
 
 
@@ -64,7 +64,6 @@ def spoilt(value, schema):
 
 
 def replaced(path, value):
-    """The default configuration with another value at a path."""
     config = here = copy.deepcopy(DEFAULT)
     for key in path[:-1]:
         here = here[key]
@@ -109,37 +108,30 @@ REFUSED = """
 majority: {d8: {majority_gap: 49}} -> majority.d8.majority_gap = 49: expected at most sequence_length - 2 = 48
 majority: {d8: {steps: 200000}} -> majority.d8.steps = 200000: expected at most schedule_steps
 majority: {d8: {labellings: 1}} -> each of the 69,413 admissible partitions
-majority: {d8: {evaluate_every: linear}}
-    -> majority.d8.evaluate_every = 'linear': Input should be a valid integer, or: Input should be 'logarithmic'
+majority: {d8: {evaluate_every: linear}} -> majority.d8.evaluate_every = 'linear': Input should be a valid integer
 majority: {d8: {seeds: {layer_norm: 3}}} -> majority.d8.seeds = 'layer_norm': expected one of layernorm
-norms: {mine: 'no_module:Norm'}, majority: {d8: {seeds: {mine: 1}}}
-    -> norms.mine: norm 'no_module:Norm' cannot be imported
+norms: {mine: 'no:Norm'}, majority: {d8: {seeds: {mine: 1}}} -> norms.mine: norm 'no:Norm' cannot be imported
 name: published -> "published" is reserved
 language_model: {gpt: {heads: 3}} -> language_model.gpt.heads = 3: expected a divisor of d_model = 8
-language_model: {gpt: {context_length: 64}}
-    -> text.words.long.longest = 1024: expected at most 64, what language_model.gpt reads
+language_model: {gpt: {context_length: 64}} -> text.words.long.longest = 1024: expected at most 64
 statements: {placement: {text: letters}} -> statements.placement.text = 'letters': expected one of words, bytes
 language_model: {gpt: {architecture: lstm}} -> language_model.gpt.architecture = 'lstm': expected one of 'gpt', 'bert'
 norms: {no_attention: 'a:B'} -> norms.no_attention = 'a:B': expected another name: this one is built in
 text: {words: {split: {training: 0.9}}} -> expected shares that add up to 1
 text: {words: {corpus: {kind: parquet}}} -> text.words.corpus.paths = None: expected a value
 random_keys: {keys: [9, 3]} -> random_keys.keys = [9, 3]: expected [first, last]
-statements: {placement: {depths: [24, 7]}}
-    -> statements.placement.depths = [24, 7]: expected a list with a depth of at most 6
-language_model: {bert: {task: labelled}}
-    -> language_model.bert.training = None: expected a source of kind hub with a label_column
+statements: {placement: {depths: [7]}} -> statements.placement.depths = [7]: expected a list with a depth
+language_model: {bert: {task: labelled}} -> language_model.bert.training = None: expected a source of kind hub
 steps: 3 -> steps: unknown key; known: name, device
 majority: {only: [d9]} -> majority.only = ['d9']: expected a list of experiments, some of d8
 language_model: {gpt: {like: gpt}} -> language_model.gpt.like = 'gpt': expected another model
 majority: {d8: {like: d3}} -> majority.d3.like = 'd8': expected another experiment
 majority: {d8: null} -> majority.d3.like = 'd8': expected another experiment
 majority: {only: [d8], d8: {test_share: 1.0e-320}} -> majority.d8.test_share = 1e-320: expected a share that puts
-majority: {only: [d8], d8: {split: partitions, sequences: 100, labellings: 100}}
-    -> majority.d8.test_share = 0.2: expected a share that puts at least one of the 2 partitions
+majority: {only: [d8], d8: {split: partitions, sequences: 100, labellings: 100}} -> test_share = 0.2: expected
 statements: {batch_dependence: {batch_sizes: [1]}} -> statements.batch_dependence.batch_sizes = [1]
 statements: {geometry: {dtypes: [float32]}} -> statements.geometry.dtypes: unknown key
-text: {words: {corpus: {paths: ['mine/*.txt']}}}
-    -> text.words.corpus.paths = ['mine/*.txt']: expected null beside kind: wikipedia_sample, or kind: files or parquet
+text: {words: {corpus: {paths: ['*.txt']}}} -> text.words.corpus.paths = ['*.txt']: expected null beside kind
 norms: {big: {like: no_attention, factor: 2}} -> norms.big.like = 'no_attention': Input should be 'layernorm', 'layern
 norms: {big: {like: projection, factor: -.inf}} -> norms.big.factor = -inf: Input should be a finite number
 norms: {v: {like: scale, factor: 2, part: values}}, random_keys: {norms: [v]} -> random_keys.norms = 'v': expected
@@ -150,21 +142,15 @@ majority: {d8: {steps: 10,000}} -> majority.d8.0: unknown key; known: sequence_l
 """What is laid over config.yaml -> what is said about it."""
 
 
-MORE = [
-    (
-        {"text": {"words": None, "bytes": {"like": None, **DEFAULT["text"]["bytes"]}}},
-        "language_model.gpt.text = 'words': expected one of bytes",
-    ),
-    (
-        {"language_model": {"gpt": {"learning_rate": [0.001 + i / 1000000.0 for i in range(3000)]}}},
-        "Tuple should have at most 100 items",
-    ),
-]
+BYTES_ALONE = {"words": None, "bytes": {"like": None, **DEFAULT["text"]["bytes"]}}
+MANY = {"gpt": {"learning_rate": [0.001 + i / 1e6 for i in range(3000)]}}
+MORE = [({"text": BYTES_ALONE}, "language_model.gpt.text = 'words': expected one of bytes")]
+MORE += [({"language_model": MANY}, "Tuple should have at most 100 items")]
 
 
 @pytest.mark.parametrize(
     ("overlay", "says"),
-    [*(line.split(" -> ") for line in REFUSED.replace("\n    ->", " ->").strip().splitlines()), *MORE],
+    [*(line.split(" -> ") for line in REFUSED.strip().splitlines()), *MORE],
 )
 def test_values_that_cannot_work_together_are_explained(overlay, says):
     overlay = yaml.safe_load(f"{{{overlay}}}") if isinstance(overlay, str) else overlay
@@ -173,20 +159,7 @@ def test_values_that_cannot_work_together_are_explained(overlay, says):
     assert says in str(error.value) and "pydantic" not in str(error.value)
 
 
-JUNK = [
-    None,
-    -1,
-    2.5,
-    float("nan"),
-    "x",
-    [],
-    [[]],
-    {},
-    {"a": 1},
-    {1: 2},
-    {None: 3},
-    datetime.date(2026, 1, 1),
-]
+JUNK = [None, -1, 2.5, float("nan"), "x", [], {}, {"a": 1}, {1: 2}, {None: 3}, datetime.date(2026, 1, 1)]
 JUNK += [{"like": "d8"}, {"only": ["x"]}, {"architecture": [1]}, {(1, 2): 3}, 10**400, "seeds_per_job"]
 
 
@@ -268,3 +241,52 @@ def test_planning_imports_neither_torch_nor_pandas():
     program = f"import sys, layernorm_roles.planning; print(sorted({heavy} & {{*sys.modules}}))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("name: a\nfirst_seed: 1\nfirst_seed: 2\n", "'first_seed' is there twice"),
+        ("majority:\n  d8: {steps: 1, batch_size: 2, steps: 3}\n", "line 2, column 33"),
+        ("first_seed: [1, 2\nname: x", "no YAML: "),
+        ("majority: {[d8, d3]: {}}\n", "no YAML: while constructing a mapping"),
+        ("- name: a\n", "expected keys with values"),
+        (b"name: \xff\n", "no YAML: 'utf-8' codec"),
+        ("x: !!python/name:os.system\n", "no YAML: could not determine a constructor for the tag"),
+    ],
+)
+def test_a_file_that_misleads_is_refused_in_one_line(tmp_path, text, says):
+    file = tmp_path / "mine.yaml"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ValueError) as error:
+        yaml_files.read(file)
+    assert says in str(error.value)
+    assert str(error.value).startswith(str(file)) and "\n" not in str(error.value)
+
+
+def test_equal_keys_in_different_places_and_merged_ones_are_read(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("a: &some {x: 1, y: 2}\nb: {<<: *some, x: 3}\nd: {a: {x: 1}, b: {x: 1}}\n")
+    assert yaml_files.read(file)["b"] == {"x": 3, "y": 2}
+
+
+HOSTILE = ["../../../tmp/hacked", "/tmp/hacked", "..", "a\\b", '"><img src=x onerror=alert(1)>', "-rf", "*"]
+HOSTILE += ["$(touch hacked)", "a; touch hacked", "a\ntouch hacked", "{wildcards.seed}", "a\0b", "ä", ""]
+HOSTILE += ["con\u202egnp"]
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=repr)
+def test_a_hostile_name_is_refused_wherever_a_name_is_expected(name):
+    """The name of a reproduction is a folder; experiments and variants are folders, HTML and rows of tables."""
+    for overlay in (
+        {"name": name},
+        {"majority": {name: DEFAULT["majority"]["d8"]}},
+        {"majority": {"d8": {"seeds": {name: 1}}}},
+        {"norms": {name: "examples.dynamic_tanh:DynamicTanh"}},
+        {"norms": {"mine": name}},
+        {"random_keys": {"norms": [name]}},
+        {"language_model": {"gpt": {"seeds": {name: 1}}}},
+        {"language_model": {"bert": {"seeds": {name: 1}}}},
+    ):
+        with pytest.raises(ValueError, match="not usable"):
+            load(merged(DEFAULT, overlay))

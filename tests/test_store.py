@@ -28,7 +28,6 @@ def metrics():
 
 @pytest.fixture
 def path(metrics, tmp_path):
-    """The file of a written table."""
     store.write(metrics, TABLE, tmp_path / "new/metrics.parquet", ORIGIN)
     return tmp_path / "new/metrics.parquet"
 
@@ -68,7 +67,6 @@ def test_a_table_that_does_not_fit_is_refused_and_the_old_one_stays(metrics, pat
 
 
 def with_hole(arrow):
-    """A table with a null where its schema has none."""
     fields = [field.with_nullable(True) for field in arrow.schema]
     return arrow.cast(pa.schema(fields)).set_column(4, fields[4], [[None, 0.5]])
 
@@ -79,9 +77,8 @@ def with_damaged_page(arrow):
     pq.write_table(arrow, sink)
     content = bytearray(sink.getvalue().to_pybytes())
     first = pq.ParquetFile(pa.BufferReader(bytes(content))).metadata.row_group(0).column(0)
-    content[(first.dictionary_page_offset or first.data_page_offset) + first.total_compressed_size // 2] ^= (
-        255
-    )
+    page = first.dictionary_page_offset or first.data_page_offset
+    content[page + first.total_compressed_size // 2] ^= 255
     return bytes(content)
 
 
@@ -92,15 +89,9 @@ RENAMED = "it lacks experiment (string, no null) and it has group (string, no nu
     ("spoil", "says"),
     [
         (with_hole, "test_loss (double, no null)"),
-        (
-            lambda arrow: arrow.select(arrow.column_names[::-1]),
-            "this version, its columns have another order",
-        ),
+        (lambda arrow: arrow.select(arrow.column_names[::-1]), "its columns have another order"),
         (lambda arrow: arrow.rename_columns(["group", *arrow.column_names[1:]]), f"this version, {RENAMED}"),
-        (
-            lambda arrow: arrow.replace_schema_metadata(None),
-            "no table majority_metrics, its metadata does not name",
-        ),
+        (lambda arrow: arrow.replace_schema_metadata(None), "no table majority_metrics, its metadata does"),
         (lambda arrow: b"not Parquet", "no Parquet file"),
         (with_damaged_page, "a damaged Parquet file"),
     ],
@@ -157,12 +148,9 @@ def test_no_file_of_another_job_or_of_a_job_that_is_planned_otherwise_now_is_tak
     planned(tmp_path, "a", steps=5)
     with pytest.raises(ValueError, match="planned anew since"):
         store.collect(before, [a, b], TABLE, out)
-    for refuse in (
-        lambda: store.collect(plan(), [a, b], TABLE, out),
-        lambda: store.refuse_unplanned(plan(), [b, verdicts, a]),
-    ):
+    for refuse, *given in ((store.collect, [a, b], TABLE, out), (store.refuse_unplanned, [b, verdicts, a])):
         with pytest.raises(ValueError, match=r"a\.parquet: a file of another run \(steps = 3, expected 5\)"):
-            refuse()
+            refuse(plan(), *given)
     assert not out.exists()
 
 

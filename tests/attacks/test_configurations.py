@@ -17,16 +17,7 @@ LARGEST = {"sequences": 2_000, "vocabulary": 1_100, "longest": 40, "d_ff": 20, "
 LARGEST |= {"heads": 8, "steps": 6, "matrices": 4, "layers": 4, "untrained_depths": 4}
 LARGEST |= {"depths": 3, "contexts": 3}
 """The largest value that is drawn for a key of this name; 24 for other integers, since a fuzzed run must be tiny."""
-LEFT_ALONE = {
-    "name",
-    "device",
-    "majority_device",
-    "device_check",
-    "norms",
-    "pretrained",
-    "corpus",
-    "tokenizer",
-}
+LEFT_ALONE = {"name", "device", "majority_device", "norms", "pretrained", "corpus", "tokenizer"}
 """Keys that say where, not what."""
 SMALL = """
 name: fuzzed
@@ -57,32 +48,24 @@ def drawn(rng: random.Random, name: str, schema: dict[str, Any], now: Any) -> An
     schema = resolved(schema, now)
     if options := schema.get("anyOf"):
         return drawn(rng, name, rng.choice(options), now)
-    if "enum" in schema or "const" in schema:
-        return rng.choice(schema.get("enum", [schema.get("const")]))
-    low = schema.get("minimum", schema.get("exclusiveMinimum", 0))
-    high = schema.get("maximum", schema.get("exclusiveMaximum"))
+    if options := schema.get("enum", [schema["const"]] if "const" in schema else None):
+        return rng.choice(options)
+    kind, low = schema.get("type"), schema.get("minimum", schema.get("exclusiveMinimum", 0))
+    high = schema.get("maximum", schema.get("exclusiveMaximum", 10.0 if kind == "number" else 2**31))
     near = now if isinstance(now, int | float) else low or 1
-    match schema.get("type"):
-        case "null":
-            return None
-        case "boolean":
-            return not now
-        case "integer":
-            largest = min(2**31 if high is None else high, max(LARGEST.get(name, 24), low + 2))
-            value = rng.choice(
-                [low, low + 1, low + 2, rng.randint(low, largest), near + 1, near - 1, near * 2]
-            )
-            return min(max(round(value), low), largest)
-        case "number":
-            high = 10.0 if high is None else high
-            near_bounds = low or 1e-320, high * 0.99999, rng.uniform(low, min(high, 10.0))
-            return rng.choice([low, high, *near_bounds, near * 2, near / 2])
-        case "array":
-            current = now if isinstance(now, list) and now else [None]
-            number = min(rng.randint(schema.get("minItems", 0), 3), schema.get("maxItems", 3))
-            items = schema.get("prefixItems", [schema.get("items", {})] * number)
-            return [drawn(rng, name, each, current[min(i, len(current) - 1)]) for i, each in enumerate(items)]
-    return now
+    if kind == "integer":
+        largest = min(high, max(LARGEST.get(name, 24), low + 2))
+        value = rng.choice([low, low + 1, rng.randint(low, largest), near + 1, near - 1, near * 2])
+        return min(max(round(value), low), largest)
+    if kind == "number":
+        inside = rng.uniform(low, min(high, 10.0))
+        return rng.choice([low, high, low or 1e-320, high * 0.99999, inside, near * 2, near / 2])
+    if kind == "array":
+        current = now if isinstance(now, list) and now else [None]
+        number = min(rng.randint(schema.get("minItems", 0), 3), schema.get("maxItems", 3))
+        items = schema.get("prefixItems", [schema.get("items", {})] * number)
+        return [drawn(rng, name, each, current[min(i, len(current) - 1)]) for i, each in enumerate(items)]
+    return {"null": None, "boolean": not now}.get(kind, now)
 
 
 def configuration(rng: random.Random, base: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -2,6 +2,9 @@
 
 import logging
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +13,7 @@ from torch import nn
 
 from layernorm_roles.compiling import processor
 from layernorm_roles.gpu import agreement
-from layernorm_roles.gpu.agreement import Operator
+from layernorm_roles.gpu.agreement import SMALLEST_SHARE, TOLERANCE, Derivatives, Operator
 from layernorm_roles.gpu.choice import DECIDED, choose, hand_down
 from layernorm_roles.gpu.device import GPU, Device, open_device
 
@@ -31,7 +34,6 @@ class Model(nn.Module):
 
 
 def derivatives(model):
-    """What `Device.compare` takes, of a batch; every device is the CPU."""
     return lambda device: agreement.derivatives(model, BATCH, "cpu")
 
 
@@ -65,9 +67,7 @@ def test_devices_that_agree_train_on_and_the_model_stays_as_it_was(card, caplog)
 
 
 @pytest.mark.parametrize("wrong", [1e-2, float("nan")])
-def test_other_numbers_stop_the_run_with_both_or_are_a_warning_if_the_configuration_says_so(
-    card, wrong, capsys
-):
+def test_other_numbers_stop_the_run_with_both_or_are_a_warning_if_settings_say_so(card, wrong, capsys):
     says = r"run: the GPU computes other numbers .* on the CPU and .* on the GPU.*device_check=warn"
     with pytest.raises(ValueError, match=says):
         card()[0].compare(derivatives(Model(wrong)), "run")
@@ -124,3 +124,68 @@ def test_auto_is_the_gpu_of_this_machine_and_jobs_mean_what_planning_meant(monke
     hand_down(choice)
     monkeypatch.setattr(torch.cuda, "is_available", None)
     assert choose("auto").device == device
+
+
+WEIGHT = torch.tensor([3.0, 4.0], dtype=torch.float64)
+NAN = float("nan")
+
+
+def apart(loss=0.0, weight=0.0, small=0.0, size=1.0):
+    """What differs between two devices whose numbers differ by these shares, of a model of some size."""
+    one = {"weight": size / 5 * WEIGHT, "small": 0 * WEIGHT[:1]}
+    other = {"weight": (1 + weight) * one["weight"], "small": one["small"] + small * size}
+    return agreement.difference(Derivatives(size, one), Derivatives(size * (1 + loss), other))
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize(
+    ("shares", "says"),
+    [
+        ({"loss": 0.5 * TOLERANCE, "weight": 0.5 * TOLERANCE}, None),
+        ({"loss": 5 * TOLERANCE}, "the loss is "),
+        ({"loss": NAN}, "the loss is "),
+        ({"weight": 5 * TOLERANCE}, "the gradient of weight"),
+        ({"weight": NAN}, "the gradient of weight"),
+        # A small gradient is judged by the length of the whole.
+        ({"small": 0.5 * TOLERANCE * SMALLEST_SHARE}, None),
+        ({"small": 2 * TOLERANCE * SMALLEST_SHARE}, "the gradient of small"),
+    ],
+)
+def test_numbers_agree_within_the_tolerance_of_their_size(shares, says, size):
+    found = apart(size=size, **shares)
+    assert found is None if says is None else found.startswith(says)
+
+
+def test_a_gradient_on_either_device_alone_is_a_difference():
+    one, more = (Derivatives(1.0, {"weight": WEIGHT} | bias) for bias in ({}, {"bias": torch.ones(1)}))
+    for pair in ((one, more), (more, one)):
+        assert agreement.difference(*pair) == "bias has a gradient on one of the two devices only"
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda x: x.square(), None),
+        (
+            lambda x: x.square() + 1e-3 * (x.dtype == torch.float32) * (x.square() - x.square().detach()),
+            "its gradient by input 1 is 0.001 of its length",
+        ),
+        (lambda x: x.square() * (1 + 1e-3 * (x.dtype == torch.float32)), "its result is 0.001 of its length"),
+        (lambda x: x.square() / (x.dtype != torch.float32), "its result is inf of its length"),
+    ],
+)
+def test_an_operator_is_compared_with_itself_in_float64(function, said):
+    found = agreement.operator_difference(Operator("square", function, ((4, 3),)), "cpu")
+    assert found is None if said is None else found.startswith(f"square: {said}")
+
+
+def test_a_step_that_fails_does_not_stop_those_after_it():
+    """Of the benchmarks on a GPU, which know today's settings."""
+    script = Path(__file__).parents[2] / "benchmarks/first_hour.py"
+    command = [sys.executable, script, "--only", "operators", "attention"]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, text=True, capture_output=True, env=environment)
+    assert done.returncode == 1
+    rows = done.stdout.partition("| step |")[2]
+    assert rows.count("| failed |") == 2 and "| operators |" in rows and "| attention |" in rows
+    assert "device = cuda: " in done.stderr

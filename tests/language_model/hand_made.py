@@ -35,7 +35,6 @@ SMALL_BERT = example(
 
 
 def changed(settings, **changes):
-    """Settings with other values for some keys, checked."""
     return type(settings).model_validate(settings.model_dump() | changes)
 
 
@@ -85,7 +84,6 @@ def labelled(folder, rows, **changes):
 
 
 def run_of(text, settings=SMALL_GPT, variant="layernorm", seed=0, model="hand_made"):
-    """A run of a model with these settings."""
     name = f"{model}/{variant}/base_learning_rate_{settings.learning_rate}/steps_{settings.steps}/seed_{seed}"
     return LanguageModelRun(name, model, variant, variant, seed, settings, text)
 
@@ -94,24 +92,16 @@ def plan_of(runs, **changes):
     """The plan of a job that trains `runs` of one model, with other values for some keys."""
     named = [{"name": run.name, **run.columns, "norm": run.norm, **run.point} for run in runs]
     settings = runs[0].settings.model_dump(mode="json", exclude={"learning_rate", "steps"})
-    plan = {
-        "job": "trained",
-        "code": "a",
-        "made_by": {},
-        "settings": settings,
-        "runs": named,
-        "device": "cpu",
-    }
-    return plan | {"device_check": "stop", "norm_code": {run.variant: None for run in runs}} | changes
+    plan = {"job": "trained", "code": "a", "made_by": {}, "settings": settings, "runs": named}
+    plan |= {"device": "cpu", "device_check": "stop", "norm_code": {run.variant: None for run in runs}}
+    return plan | changes
 
 
 def files_in(folder, names):
-    """A file in `folder` for each of `names`."""
     return {name: str(folder / f"{name}.file") for name in names}
 
 
 def trained(runs, folder, downloads=(), **changes):
-    """The files of a batch that is trained."""
     out = files_in(folder, ("metrics", "attention", "weights"))
     inputs = {"manifest": str(runs[0].text.manifest), "downloads": [*map(str, downloads)]}
     train_batch(plan_of(runs, **changes), inputs, out, 1)

@@ -11,30 +11,21 @@ from torch.nn import functional as F
 
 from layernorm_roles import store
 from layernorm_roles.language_model import diagnostics, tasks, train
-from layernorm_roles.language_model.model import without_attention
 
 
-def diagnosed(run, alter=lambda network: None):
-    """A model with random weights, altered; its validation windows; the loss of a model; and the rows of the table."""
-    network, task = randomise(run.build_model()), tasks.build(run.settings, run.text, run.tokenizer, run.seed)
-    with torch.no_grad():
-        alter(network)
+@pytest.mark.parametrize("variant", ["projection", "layernorm_qk", "projected_v", "projection_matched"])
+@torch.no_grad()
+def test_the_table_is_what_plain_formulas_give(text, variant):
+    """Losses in float64: with attention's results, with their means, and with the means of the values that it sees."""
+    run = run_of(text, variant=variant)
+    network, task = randomise(run.build_model()), tasks.build(run.settings, text, run.tokenizer, run.seed)
+    windows = np.concatenate([batch for (batch,) in task.validation])
 
     def loss_of(model):
         return train.validation_loss(model, task, "cpu")
 
-    rows = diagnostics.diagnose(network, task.validation, loss_of)
-    return network.eval(), np.concatenate([windows for (windows,) in task.validation]), loss_of, rows
-
-
-@pytest.mark.parametrize(
-    "variant", ["layernorm", "projection", "layernorm_qk", "projected_v", "projection_matched"]
-)
-@torch.no_grad()
-def test_the_table_is_what_plain_formulas_give(text, variant):
-    """Losses in float64: with attention's results, with their means, and with the means of the values that it sees."""
-    network, windows, _, (whole, *rows) = diagnosed(run_of(text, variant=variant))
-    exact, tokens = copy.deepcopy(network).double(), torch.from_numpy(windows).long()
+    whole, *rows = diagnostics.diagnose(network, task.validation, loss_of)
+    exact, tokens = copy.deepcopy(network.eval()).double(), torch.from_numpy(windows).long()
 
     def loss_with(added_by):
         x = exact.embed(tokens[:, :-1])
@@ -70,19 +61,6 @@ def test_the_table_is_what_plain_formulas_give(text, variant):
                 deviations += [scores[i, : i + 1].std() for i in range(len(scores))]
         assert row["input_rms"] == pytest.approx(np.mean(squares) ** 0.5, rel=1e-5)
         assert row["score_deviation"] == pytest.approx(np.mean(deviations), rel=1e-5)
-
-
-def test_a_bias_that_is_learnt_without_attending_is_worth_nothing(text):
-    """Without queries, keys and values attention adds the bias of W_O alone, without which the loss is another one."""
-
-    def bias_alone(network):
-        for layer in network.layers:
-            layer.attention.qkv.weight.zero_()
-            layer.attention.out.bias.mul_(10)
-
-    network, _, loss_of, (whole, *_) = diagnosed(run_of(text), bias_alone)
-    loss = loss_of(network)
-    assert abs(whole["mean_kept_worth"]) < 1e-6 < 0.01 < abs(loss_of(without_attention(network)) - loss)
 
 
 def test_a_run_says_what_its_attention_does_and_learns_as_one_that_does_not(text, tmp_path):

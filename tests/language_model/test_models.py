@@ -1,6 +1,7 @@
 """GPT against its formulas, BERT against transformers' on equal weights, and what the variants change."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from hand_made import GPT, SMALL_BERT, VOCABULARY, changed, randomise, run_of
 from torch import nn
 from transformers import BertConfig, BertForMaskedLM
 
+from layernorm_roles import norms
 from layernorm_roles.language_model import bert, model, parallel
 from layernorm_roles.settings.language_model import BERTSettings
 from layernorm_roles.variants import SHRUNK, SPLIT_VARIANTS, VARIANTS
@@ -25,8 +27,6 @@ def test_initial_weights_have_gpt2s_spread():
 
 
 class Drawn(nn.Module):
-    """A norm of one's own that draws its parameters."""
-
     def __init__(self, dim):
         super().__init__()
         self.gain = nn.Parameter(torch.randn(dim))
@@ -56,43 +56,22 @@ def far_from_initial(variant):
     return ours
 
 
-def plain_norm(variant, x, parameters, at):
-    """What queries and keys are made from, and values; `at` is the beginning of the layer's parameters' names."""
-    centred = x - x.mean(dim=-1, keepdim=True)
-
-    def to_length(y, length=8**0.5):
-        # |y|^2 + d eps under the root, since the eps of LayerNorm joins the mean of the squares.
-        return length * y / (y.norm(dim=-1, keepdim=True) ** 2 + 8 * 1e-5).sqrt()
-
-    if variant == "projected_qk":
-        return to_length(centred), to_length(x)
-    if variant == "projected_v":
-        return to_length(x), to_length(centred)
-    if variant == "shrunk_qk":
-        return to_length(centred, 0.08), to_length(centred)
-    if variant == "shrunk_v":
-        return to_length(centred), to_length(centred, 0.08)
-    if variant == "projection_matched":  # before training, with its number in float32
-        y = centred / torch.tensor(SHRUNK**2).double().sqrt()
-        return y, y
-    is_map = VARIANTS["layernorm" if variant == "layernorm_qk" else variant]
-    y = centred if is_map.projects else x
-    y = to_length(y, 8**-0.5 if is_map.divides_by_d else 8**0.5) if is_map.scales else y
-    gain, bias = (parameters.get(f"{at}norm.{name}") for name in ("weight", "bias"))
-    y = y * (is_map.factor if gain is None else gain) + (0 if bias is None else bias)
-    return y, y
+def by_norms(variant, x, parameters, at):
+    """What queries and keys are made from, and values, by norms that are tested by themselves; `at` is the layer."""
+    own = {name: parameters[at + name] for name in ("norm.weight", "norm.bias") if at + name in parameters}
+    own = {name.removeprefix("norm."): parameter for name, parameter in own.items()}
+    pair = [norms.MatchedProjection()] * 2
+    if variant != "projection_matched":
+        pair = norms.build_pair("layernorm" if variant == "layernorm_qk" else variant, 8, GPT.eps)
+    return [torch.func.functional_call(norm.double().eval(), own, (x,)) for norm in pair]
 
 
 def assert_found(found, expected):
-    """Assert that an array is what a tensor holds for the first context of a batch."""
     torch.testing.assert_close(torch.from_numpy(found), expected[0].detach(), rtol=1e-9, atol=1e-9)
 
 
 def plain_logits(variant, parameters, tokens, recorded):
-    """The logits of GPT with four heads of size 2, written down head by head and token by token from the formulas.
-
-    What is `recorded` of the first text's layers is what they compute.
-    """
+    """The logits of GPT with four heads of size 2, head by head, and what is `recorded` of the first text's layers."""
 
     def layer_norm(x, name):
         return nn.functional.layer_norm(x, (8,), parameters[name + ".weight"], parameters[name + ".bias"])
@@ -105,14 +84,14 @@ def plain_logits(variant, parameters, tokens, recorded):
     for number in range(GPT.layers):
         at = f"layers.{number}."
         if variant != "no_attention":
-            y, y_values = plain_norm(variant, x, parameters, at)
+            y, y_values = by_norms(variant, x, parameters, at)
             w_q, w_k, w_v = parameters[at + "attention.qkv.weight"].split(8)
             assert_found(recorded[number].before_norm, x)
             assert_found(recorded[number].attention_input, y)
             if norm := recorded[number].norm:  # with its factor in float32
                 known = torch.from_numpy(norm(recorded[number].before_norm))
                 torch.testing.assert_close(known, y[0].detach(), rtol=1e-6, atol=1e-6)
-            heads = []
+            heads, to_queries = [], recorded[number].query_projection
             for head in range(4):
                 rows = slice(2 * head, 2 * head + 2)
                 q, k, v = y @ w_q[rows].T, y @ w_k[rows].T, y_values @ w_v[rows].T
@@ -122,7 +101,11 @@ def plain_logits(variant, parameters, tokens, recorded):
                 assert_found(recorded[number].keys[head], k)
                 scores = q @ k.transpose(1, 2) / 2**0.5
                 seen = torch.ones(n, n, dtype=torch.bool).tril()
-                heads.append(scores.masked_fill(~seen, -math.inf).softmax(dim=-1) @ v)
+                weights = scores.masked_fill(~seen, -math.inf).softmax(dim=-1)
+                assert_found(recorded[number].attention(head), weights)
+                if to_queries:
+                    assert_found(to_queries(y[0].detach().numpy())[head], q)
+                heads.append(weights @ v)
             x = x + linear(torch.cat(heads, dim=-1), at + "attention.out")
         hidden = linear(layer_norm(x, at + "ln_2"), at + "feed_forward.0")
         # GPT-2's form of GELU.
@@ -177,35 +160,31 @@ def test_hidden_states_and_masked_loss_equal_transformers_bert(normed):
         )
     ).eval().double()  # fmt: skip
 
-    def put(module, source):
-        with torch.no_grad():
-            for name, p in module.named_parameters(recurse=False):
-                p.copy_(getattr(source, name))
-
     body, head = theirs.bert, theirs.cls.predictions
-    put(body.embeddings.word_embeddings, ours.tokens)
-    put(body.embeddings.position_embeddings, ours.positions)
-    put(body.embeddings.token_type_embeddings, ours.segment)
-    pairs = [(body.embeddings, ours.norm_0), (head.transform, ours.readout_norm)]
-    for layer, counterpart in zip(body.encoder.layer, ours.layers, strict=True):
-        parts = layer.attention.self
-        for i, linear in enumerate((parts.query, parts.key, parts.value)):
-            with torch.no_grad():
-                linear.weight.copy_(counterpart.qkv.weight[8 * i : 8 * i + 8])
-                linear.bias.copy_(counterpart.qkv.bias[8 * i : 8 * i + 8])
-        put(layer.attention.output.dense, counterpart.out)
-        put(layer.intermediate.dense, counterpart.feed_forward[0])
-        put(layer.output.dense, counterpart.feed_forward[2])
-        pairs += [(layer.attention.output, counterpart.norm_1), (layer.output, counterpart.norm_2)]
-    for owner, norm in pairs:
+    equal = {
+        body.embeddings.word_embeddings: ours.tokens,
+        body.embeddings.position_embeddings: ours.positions,
+    }
+    equal |= {body.embeddings.token_type_embeddings: ours.segment, head.transform.dense: ours.transform}
+    owners = {body.embeddings: ours.norm_0, head.transform: ours.readout_norm}
+    for layer, own in zip(body.encoder.layer, ours.layers, strict=True):
+        parts, stacked = layer.attention.self, (own.qkv.weight.split(8), own.qkv.bias.split(8))
+        for linear, weight, bias in zip((parts.query, parts.key, parts.value), *stacked, strict=True):
+            equal[linear] = SimpleNamespace(weight=weight, bias=bias)
+        equal |= {layer.attention.output.dense: own.out, layer.intermediate.dense: own.feed_forward[0]}
+        equal |= {layer.output.dense: own.feed_forward[2]}
+        owners |= {layer.attention.output: own.norm_1, layer.output: own.norm_2}
+    for owner, norm in owners.items():
         if normed:
-            put(owner.LayerNorm, norm)
+            equal[owner.LayerNorm] = norm
         else:
-            owner.LayerNorm = torch.nn.Identity()
-    put(head.transform.dense, ours.transform)
+            owner.LayerNorm = nn.Identity()
     with torch.no_grad():
-        head.bias.copy_(ours.readout_bias)
-        head.decoder.bias.copy_(ours.readout_bias)
+        for module, own in equal.items():
+            for name, parameter in module.named_parameters(recurse=False):
+                parameter.copy_(getattr(own, name))
+        for bias in (head.bias, head.decoder.bias):
+            bias.copy_(ours.readout_bias)
 
     g = torch.Generator().manual_seed(1)
     tokens = torch.randint(VOCABULARY, (2, 33), generator=g)
@@ -215,11 +194,9 @@ def test_hidden_states_and_masked_loss_equal_transformers_bert(normed):
         out = theirs(tokens, labels=labels, output_hidden_states=True)
         torch.testing.assert_close(ours(tokens), out.hidden_states[-1], rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(ours.loss(tokens, where, targets), out.loss, rtol=1e-9, atol=1e-9)
-        norms = [ours.norm_0, *(layer.norm_2 for layer in ours.layers)]
+        norms, layers = [ours.norm_0, *(layer.norm_2 for layer in ours.layers)], body.encoder.layer
         recorded = ours.record(tokens[0].tolist())
-        for found, norm, hidden, layer in zip(
-            recorded, norms, out.hidden_states, body.encoder.layer, strict=False
-        ):
+        for found, norm, hidden, layer in zip(recorded, norms, out.hidden_states, layers, strict=False):
             assert_found(found.attention_input, hidden)
             assert_found(norm(torch.from_numpy(found.before_norm)).numpy(), hidden)
             theirs = layer.attention.self

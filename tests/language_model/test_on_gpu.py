@@ -14,10 +14,7 @@ from layernorm_roles.majority import data
 from layernorm_roles.majority import train as majority
 from layernorm_roles.settings.majority import MajorityTraining
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU that torch can use"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")]
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +23,6 @@ def gpu():
 
 
 def trained(text, settings, device=None, kept=None):
-    """Metrics and final weights, in float64, of a run."""
     run = hand_made.run_of(text, settings)
     task = tasks.build(settings, text, run.tokenizer, seed=0)
     result = train.train(run.build_model(), task, settings, 0, device, kept)
@@ -43,10 +39,8 @@ def assert_equal_to_the_bit(found, expected):
 
 
 @pytest.mark.parametrize("base", [hand_made.SMALL_GPT, hand_made.SMALL_BERT], ids=["gpt", "bert"])
-def test_a_training_is_repeated_and_goes_on_when_killed_to_the_bit_and_is_close_to_the_cpu(
-    disjoint_text, base, gpu, tmp_path
-):
-    """The paper trains with dropout, for which a card has other kernels of attention, and the CPU other draws."""
+def test_a_training_is_repeated_to_the_bit_and_is_close_to_the_cpu(disjoint_text, base, gpu, tmp_path):
+    """Also when it was killed. For dropout a card has other kernels of attention, and the CPU other draws."""
     plain = hand_made.changed(base, steps=20, evaluate_every=5, checkpoint_every=10, dropout=0.0)
     dropout = hand_made.changed(plain, dropout=0.1)
     if base is hand_made.SMALL_GPT:
@@ -57,10 +51,9 @@ def test_a_training_is_repeated_and_goes_on_when_killed_to_the_bit_and_is_close_
             trained(disjoint_text, settings, gpu, Checkpoint(place, {}))
         assert_equal_to_the_bit(trained(disjoint_text, settings, gpu, Checkpoint(place, {})), found)
         assert_equal_to_the_bit(trained(disjoint_text, settings, gpu), found)
-        losses, on_cpu = (
-            one[0][["train_loss", "valid_loss"]] for one in (found, trained(disjoint_text, plain))
-        )
-        assert np.allclose(losses, on_cpu, rtol=1e-3, atol=0) == (settings is plain)
+        one, other = found[0], trained(disjoint_text, plain)[0]
+        losses = ["train_loss", "valid_loss"]
+        assert np.allclose(one[losses], other[losses], rtol=1e-3, atol=0) == (settings is plain)
 
 
 def test_the_majority_task_is_trained_as_before_and_close_to_the_cpu(gpu):

@@ -6,11 +6,7 @@ from torch import nn
 
 
 class TokenTransformer(nn.Module):
-    """One torch.nn.TransformerEncoderLayer on token embeddings, read out by the embedding's transpose.
-
-    Takes over the modules of a MajorityTransformer, so both have the same parameters. torch's layer has one norm
-    before attention; a split variant is put together from the layer's parts.
-    """
+    """torch's encoder layer with the modules of a MajorityTransformer, read out by the embedding's transpose."""
 
     def __init__(self, model):
         super().__init__()
@@ -27,7 +23,6 @@ class TokenTransformer(nn.Module):
 
 
 def tokens_of(counts: torch.Tensor) -> torch.Tensor:
-    """(batch, classes) counts as (batch, length) tokens."""
     classes = torch.arange(counts.shape[1])
     return torch.stack([torch.repeat_interleave(classes, row) for row in counts.long()])
 

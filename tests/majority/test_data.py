@@ -32,13 +32,33 @@ def shapes(counts):
     return [tuple(row) for row in np.sort(counts, axis=1)]
 
 
-@pytest.mark.parametrize("draw", [data.depth_first, data.uniform])
+def listed(length, classes, majority_gap):
+
+    def falling(rest, largest):
+        if rest == 0:
+            yield ()
+        for part in range(min(rest, largest), 0, -1):
+            for others in falling(rest - part, part):
+                yield (part, *others)
+
+    return [p for p in falling(length, length) if 2 <= len(p) <= classes and p[0] - p[1] >= majority_gap]
+
+
 @pytest.mark.parametrize("sizes", [(12, 4, 2), (12, 12, 1), (9, 2, 7), (20, 6, 3)])
-def test_drawing_as_many_as_there_are_gives_every_partition_once(draw, sizes):
-    number = partitions.count_admissible(*sizes)
-    drawn = draw(*sizes, number, np.random.default_rng(0))
-    assert sorted(drawn) == sorted(partitions.admissible_partition(rank, *sizes) for rank in range(number))
-    assert {type(part) for partition in drawn for part in partition} == {int}
+def test_partitions_are_counted_numbered_and_drawn_without_omission_or_repeat(sizes):
+    expected = listed(*sizes)
+    assert partitions.count_admissible(*sizes) == len(expected)
+    numbered = [partitions.admissible_partition(rank, *sizes) for rank in range(len(expected))]
+    assert [p[0] for p in numbered] == sorted(p[0] for p in numbered)
+    walked, drawn = (
+        draw(*sizes, len(expected), np.random.default_rng(0)) for draw in (data.depth_first, data.uniform)
+    )
+    assert sorted(numbered) == sorted(walked) == sorted(drawn) == sorted(expected)
+    assert {type(part) for partition in (*walked, *drawn) for part in partition} == {int}
+
+
+def test_the_papers_task_has_69413_admissible_partitions():
+    assert partitions.count_admissible(50, 20, 6) == 69_413
 
 
 def test_uniform_sampling_is_uniform_and_the_depth_first_walk_shares_its_smallest_parts():
@@ -48,11 +68,9 @@ def test_uniform_sampling_is_uniform_and_the_depth_first_walk_shares_its_smalles
     seeds = map(np.random.default_rng, range(40 * number))
     drawn = Counter(data.uniform(*sizes, 1, rng)[0] for rng in seeds)
     assert len(drawn) == number and stats.chisquare(list(drawn.values())).pvalue > 1e-4
-    walked, drawn = (
-        draw(50, 20, 6, 2000, np.random.default_rng(0)) for draw in (data.depth_first, data.uniform)
-    )
-    shared = [np.mean([p[-1] == q[-1] for p, q in pairwise(found)]) for found in (walked, drawn)]
-    assert shared[0] > 0.99 and shared[1] < 0.95
+    for draw, low, high in ((data.depth_first, 0.99, 1), (data.uniform, 0, 0.95)):
+        found = draw(50, 20, 6, 2000, np.random.default_rng(0))
+        assert low < np.mean([p[-1] == q[-1] for p, q in pairwise(found)]) < high
 
 
 @pytest.mark.parametrize("drawn_by", DRAWS)
@@ -88,9 +106,7 @@ def test_a_file_keeps_each_sequence_on_its_side_and_says_what_made_it(tmp_path):
             np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize(
-    ("number", "share", "expected"), [(501, 0.2, 100), (7, 0.5, 4), (10, 0.17, 2), (9, 0.4, 4)]
-)
+@pytest.mark.parametrize("number,share,expected", [(501, 0.2, 100), (7, 0.5, 4), (10, 0.17, 2), (9, 0.4, 4)])
 def test_the_number_of_test_partitions_or_rows_is_the_nearest(number, share, expected):
     rng = np.random.default_rng(0)
     test = data.choose_test_partitions(number, 3, share, rng)

@@ -30,13 +30,8 @@ def parameters_of(classes, d_model, d_ff, size=1.0, peak=1.0, seed=0):
     normed, w = rng.standard_normal(shapes.normed), rng.standard_normal(shapes.in_weight) / np.sqrt(d_model)
     w[:d_model] *= peak
     values = rng.standard_normal(shapes.normed_values)
-    return parameters._replace(
-        normed=normed,
-        normed_values=values,
-        in_weight=w,
-        embedding=2.5 * parameters.embedding,
-        norm_gain=1 + parameters.norm_gain,
-    )
+    scaled = {"embedding": 2.5 * parameters.embedding, "norm_gain": 1 + parameters.norm_gain}
+    return parameters._replace(normed=normed, normed_values=values, in_weight=w, **scaled)
 
 
 def by_autograd(counts, label, parameters):
@@ -123,9 +118,8 @@ def log_all(x, out):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_errors_of_exponential_and_logarithm_in_units_in_the_last_place(dtype):
     rng = np.random.default_rng(0)
-    x = -np.concatenate([rng.uniform(0, 87, 200_000), 10.0 ** rng.uniform(-12, 1, 200_000), [0.0]]).astype(
-        dtype
-    )
+    x = np.concatenate([rng.uniform(-87, 0, 200_000), -(10.0 ** rng.uniform(-12, 1, 200_000)), [0.0]])
+    x = x.astype(dtype)
     y = np.concatenate([1 - x, 1 + 10.0 ** rng.uniform(-9, 30, 200_000), [1.0]]).astype(dtype)
     for function, exact, at, ulp in ((exp_all, np.exp, x, 1), (log_all, np.log, y, 3)):
         out, truth = np.empty_like(at), exact(at.astype(np.longdouble))

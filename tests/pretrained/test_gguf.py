@@ -20,27 +20,20 @@ LETTERS = [letter for letter in bytes_to_unicode().values() if letter.isascii()]
 """Bytes, as a byte-level tokenizer spells them."""
 PAIR = f"{LETTERS[3]} {LETTERS[4]}"
 """The only two tokens that are merged to one."""
-NAMES = {"embed_tokens": "token_embd", "norm": "output_norm", "input_layernorm": "attn_norm"}
-NAMES |= {"post_attention_layernorm": "ffn_norm", "self_attn.o_proj": "attn_output"}
-NAMES |= {f"self_attn.{name}_proj": f"attn_{name}" for name in "qkv"}
-NAMES |= {f"mlp.{name}_proj": f"ffn_{name}" for name in ("gate", "up", "down")}
-"""Names of a Llama's modules, and what GGUF calls them."""
 
 
 def by_pairs(weights, heads):
-    """Rows of W_Q or W_K as GGUF has them: the two that a rotation turns together stand side by side.
-
-    transformers has the first of all pairs of a head before the second ones.
-    """
+    """Rows of W_Q or W_K in the order of GGUF: the two that a rotation turns together stand side by side."""
     halves = weights.reshape(heads, 2, -1, weights.shape[1])
     return np.stack([halves[:, 0], halves[:, 1]], axis=2).reshape(weights.shape)
 
 
 def write_llama(folder, path):
     """Write the Llama that transformers saved in `folder` to a GGUF file, in float32, with a tokenizer."""
-    from gguf import GGUFWriter
+    from gguf import MODEL_ARCH, GGUFWriter, get_tensor_name_map
 
     config, writer = AutoConfig.from_pretrained(folder), GGUFWriter(path, "llama")
+    names = get_tensor_name_map(MODEL_ARCH.LLAMA, config.num_hidden_layers)
     numbers = {"block_count": config.num_hidden_layers, "context_length": config.max_position_embeddings}
     numbers |= {"embedding_length": config.hidden_size, "feed_forward_length": config.intermediate_size}
     numbers |= {"head_count": config.num_attention_heads, "head_count_kv": config.num_key_value_heads}
@@ -51,11 +44,9 @@ def write_llama(folder, path):
         getattr(writer, f"add_{name}")(value)
     heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
     for name, weights in load_file(folder / "model.safetensors").items():
-        parts = name.removesuffix(".weight").split(".", 2)  # as in layers.1.self_attn.q_proj.weight
-        kind, layer = parts[-1].rpartition(".")[2], f"blk.{parts[1]}." if parts[0] == "layers" else ""
+        module, kind = name.removesuffix(".weight"), name.split(".")[-2]  # layers.1.self_attn.q_proj.weight
         weights = by_pairs(weights, heads[kind]) if kind in heads else weights
-        own = f"{layer}{NAMES[parts[-1] if layer else parts[0]]}.weight"
-        writer.add_tensor(own, np.ascontiguousarray(weights, np.float32))
+        writer.add_tensor(f"{names.get_name(module)}.weight", np.ascontiguousarray(weights, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -106,10 +97,7 @@ def test_a_gguf_file_is_the_weights(tmp_path, monkeypatch):
     assert files.sha256() == hashlib.sha256(b"GGUF" * 600_000).hexdigest()
 
 
-@pytest.mark.parametrize(
-    ("installed", "missing"),
-    [(["accelerate"], "gguf"), (["gguf"], "accelerate"), ([], "gguf and accelerate")],
-)
+@pytest.mark.parametrize(("installed", "missing"), [(["accelerate"], "gguf"), ([], "gguf and accelerate")])
 def test_without_the_extra_the_command_that_installs_it_is_said(installed, missing, tmp_path, monkeypatch):
     pretend(monkeypatch, *installed)
     (tmp_path / "m.gguf").write_bytes(b"GGUF")

@@ -1,4 +1,7 @@
-"""Keys and ceilings of a pretrained model's heads, against `certify`, `ceilings` and the recorded attention itself."""
+"""Keys and ceilings of heads, of a layer set by hand, whose two query heads share a key head, and of random models."""
+
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -7,10 +10,134 @@ import torch
 from transformers import AutoModel
 
 from layernorm_roles.heads import ceilings, keys
-from layernorm_roles.pretrained.measure import SITES
-from layernorm_roles.schemas import AS_USED, WITHOUT_NORM
+from layernorm_roles.heads.layer import Layer, LearnedNorm, Projection, Rotation
+from layernorm_roles.schemas import AS_USED, CEILING_QUANTILES, CEILING_SHARES, WITHOUT_NORM
+from layernorm_roles.selectability import certify
 from layernorm_roles.selectability.ceilings import ceilings as of_keys
-from layernorm_roles.selectability.certify import certify
+
+N, D, D_HEAD = 7, 6, 2
+SCALING = 1.7
+"""Not 1 / sqrt(2), which most models have."""
+
+
+def layer(kind: str) -> Layer:
+    rng = np.random.default_rng(3)
+    bias = rng.standard_normal(D) if kind == "layernorm" else np.zeros(D)
+    norm = LearnedNorm(kind, rng.uniform(0.5, 2, D), bias, 0.0)
+    to_queries, to_keys = (
+        Projection(rng.standard_normal((h, D_HEAD, D)), rng.standard_normal((h, D_HEAD)), None, None)
+        for h in (2, 1)
+    )
+    stream = rng.standard_normal((N, D)) + 1
+    return Layer(
+        layer=1,
+        queries=to_queries(norm(stream)),
+        keys=to_keys(norm(stream)),
+        scaling=SCALING,
+        visible=np.tril(np.ones((N, N), bool)),
+        attention_input=norm(stream),
+        before_norm=stream,
+        norm=norm,
+        query_projection=to_queries,
+        key_projection=to_keys,
+    )
+
+
+@pytest.mark.parametrize("kind", ["layernorm", "rmsnorm"])
+def test_the_queries_behind_a_norm_are_the_image_of_its_sphere(kind):
+    """Written out for each query head: the head's map of the norm of many streams, times the scaling."""
+    made = layer(kind)
+    x = np.random.default_rng(4).standard_normal((20_000, D))
+    x = x - x.mean(axis=1, keepdims=True) if kind == "layernorm" else x
+    normed = made.norm.gain * x / np.sqrt((x**2).mean(axis=1, keepdims=True)) + made.norm.bias
+    projection = made.query_projection
+    for head, (weight, bias) in enumerate(zip(projection.weight, projection.bias, strict=True)):
+        queries, found = SCALING * (normed @ weight.T + bias), ceilings.queries_behind_norm(made, head)
+        lengths = np.linalg.norm(np.linalg.solve(found.axes, (queries - found.centre).T), axis=0)
+        assert 0.97 < lengths.max() <= 1 + 1e-9, "no query lies outside, and some come near its surface"
+    # It is known of heads with a linear map alone.
+    norm = LearnedNorm("rmsnorm", np.ones(2), np.zeros(2), 0.0)
+    for changes in ({"norm": norm}, {"rotation": Rotation(np.ones((N, 2)), np.zeros((N, 2)))}):
+        other = replace(made, query_projection=replace(projection, **changes))
+        assert ceilings.queries_behind_norm(other, 0) is None
+    assert ceilings.queries_behind_norm(replace(made, norm=None), 0) is None
+
+
+def test_each_query_head_has_ceilings_of_its_own_on_the_shared_keys():
+    made = layer("layernorm")
+    found = ceilings.pairs(made, ["as used", "without norm"]).assign(context=5)
+    uppers = []
+    for head in (0, 1):
+        rows = found[(found["head"] == head) & (found.queries == "norm") & (found.normalised == "as used")]
+        behind = ceilings.queries_behind_norm(made, head)
+        np.testing.assert_allclose(rows.upper, of_keys(made.keys[0], behind).upper)
+        uppers.append(rows.upper.to_numpy())
+        scores = np.where(made.visible, SCALING * made.queries[head] @ made.keys[0].T, -np.inf)
+        weights = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(rows.received_max, weights.max(axis=0))
+    assert abs(uppers[0] - uppers[1]).max() > 1e-3 and (found.layer == 1).all()
+    assert found[found.normalised == "without norm"].received_max.isna().all()
+
+
+def test_sums_over_layers_and_contexts_are_those_of_their_pairs():
+    """Random bounds in two contexts and two layers, some of them exactly a share that is counted, or a half."""
+    rng = np.random.default_rng(6)
+    places = product((3, 5), (1, 2), ("any", "norm"), ("as used", "without norm"), range(40))
+    pairs = pd.DataFrame(places, columns=["context", "layer", "queries", "normalised", "position"])
+    bounds = rng.choice([*rng.random(9), 0.5, CEILING_SHARES[40]], (len(pairs), 3))
+    pairs[["received_max", "lower", "upper"]] = np.sort(bounds, axis=1)
+    pairs = pairs.assign(head=0, n_keys=pairs.context * 10, dimensions=pairs.layer + 20)
+    pairs.loc[pairs.normalised == "without norm", "received_max"] = np.nan
+    found = ceilings.summary(pairs)
+    assert len(found) == 2 * 3 * (4 + 1)
+    for row in found.itertuples():
+        part = pairs[(pairs.context == row.context) & (pairs.normalised == row.normalised)]
+        part = part[part.queries == ("any" if row.queries == "own" else row.queries)]
+        part = part if pd.isna(row.layer) else part[part.layer == row.layer]
+        received = part.received_max
+        lower, upper = (received, received) if row.queries == "own" else (part.lower, part.upper)
+        known = len(part), row.context * 10, part.dimensions.iloc[0]
+        assert (row.pairs, row.n_keys, row.dimensions) == known
+        for counts, values in ((row.lower_below, lower), (row.upper_below, upper)):
+            assert list(counts) == [(values < share).sum() for share in CEILING_SHARES]
+        np.testing.assert_allclose(row.quantiles, [upper.quantile(q) for q in CEILING_QUANTILES])
+        if row.normalised == "as used":
+            assert row.idle == ((lower >= 0.5) & (received < 0.5)).sum()
+        else:
+            assert pd.isna(row.idle) and row.queries != "own"
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_margins_and_residuals_are_rounded_to_the_side_of_caution_and_causal_heads_are_judged_twice(causal):
+    """Heads are cut to no more dimensions than they have. A query that is not causal here sees three keys after it."""
+    made = replace(layer("layernorm"), visible=np.tri(N, N, 0 if causal else 3, dtype=bool))
+    judged = keys.certified(made, ("head", "head_cut", "after_norm"), (1, 2, 3))
+    found = keys.table(row for one in judged for row in one.rows(5))
+    sites = [("head", False, 2), *([("head", True, 2)] if causal else []), ("head_cut", False, 1)]
+    sites.append(("after_norm", False, 6))
+    assert list(zip(found.site, found.causal, found.dimensions, strict=True)) == sites
+    assert found["head"].isna().tolist() == [False] * (len(sites) - 1) + [True]
+    for row in found[found.site == "head"].itertuples():
+        one = certify(made.keys[0], causal=row.causal)
+        margin = one.margin[(one.verdict == "selectable") & np.isfinite(one.margin)].min()
+        residual = one.residual[one.verdict == "unselectable"].max()
+        for rounded, exact, way in ((row.min_margin, margin, 1), (row.max_residual, residual, -1)):
+            assert rounded == float(f"{rounded:.0e}")
+            assert 0 <= way * (exact - rounded) < 10 ** np.floor(np.log10(exact))
+
+
+def test_tokens_are_listed_of_the_layer_in_which_most_keys_cannot_get_half():
+    """That is layer 2 for the queries behind the norm, and not for all queries or for other keys."""
+    uppers = {"layer": [1, 2, 3], "upper": [[0.4, 0.6, 0.7], [0.4, 0.3, 0.7], [0.8, 0.6, 0.7]]}
+    made = pd.DataFrame(uppers).explode("upper").assign(head=0, context=5, position=[0, 1, 2] * 3)
+    made = made.astype({"upper": float}).assign(queries="norm", normalised="as used", received_max=0.1)
+    other = made.assign(upper=np.where(made.layer == 2, 0.9, 0.1))
+    table = pd.concat([made, other.assign(queries="any"), other.assign(normalised="without norm")])
+    found = ceilings.of_tokens(table, {5: ["a", "b", "c"]})
+    assert (found.layer == 2).all() and found.upper.tolist() == [0.4, 0.3, 0.7]
+    assert found.token.tolist() == ["a", "b", "c"]
+    assert ceilings.of_tokens(table[table.queries == "any"], {}).empty, "the norm of no head is known"
+
 
 TOKENS = np.random.default_rng(2).permutation(60)[:48].tolist()
 
@@ -40,43 +167,6 @@ def test_no_key_receives_more_than_its_ceiling(architecture, model, saved):
     assert "norm" not in upper or (upper["norm"] <= upper["any"] + 1e-9).all(), "fewer queries cannot do more"
 
 
-def test_query_heads_share_key_heads_in_blocks(model):
-    """Four query heads share two key heads, all of which differ."""
-    network = model("llama")
-    rows = pairs_of(network).query("queries == 'any'").set_index(["layer", "normalised", "head"]).upper
-    for layer in network.record(TOKENS):
-        for kind, stack in ((AS_USED, layer.keys), (WITHOUT_NORM, keys.keys_without_norm(layer))):
-            uppers = [of_keys(matrix).upper for matrix in stack]
-            assert abs(uppers[0] - uppers[1]).max() > 0.1
-            for head, key_head in enumerate((0, 0, 1, 1)):
-                np.testing.assert_allclose(rows.loc[layer.layer, kind, head], uppers[key_head])
-
-
-def test_the_table_counts_what_certify_says_of_every_head(model):
-    network = model("llama")
-    recorded = {
-        seed: network.record(np.random.default_rng(seed).permutation(60)[:32].tolist()) for seed in (0, 7)
-    }
-    table = keys.table(
-        row
-        for number, layers in recorded.items()
-        for layer in layers
-        for one in keys.certified(layer, SITES, (2, 4, 30))
-        for row in one.rows(number)
-    )
-    # The heads twice, among all keys and among those before, and cut to two and to four dimensions.
-    assert len(table) == 2 * 2 * (1 + 1 + 2 + 2 + 2 + 2 * 2) and (table.n_keys == 32).all()
-    found = table[table.site == "head"].set_index(["causal", "context", "layer", "head"])
-    assert (found.dimensions == 6).all() and (found.n_unselectable > 0).any()
-    for number, layers in recorded.items():
-        for layer in layers:
-            for head, matrix in enumerate(layer.keys):
-                for causal in (False, True):
-                    known = (certify(matrix, causal=causal).verdict == "unselectable").sum()
-                    assert found.n_unselectable.loc[causal, number, layer.layer, head] == known
-    assert table[table.site == "after_norm"]["head"].isna().all()
-
-
 def test_heads_are_cut_to_where_their_keys_differ_most():
     """Each head by the eigenvectors of its own covariance, whatever the mean of its keys."""
     rng = np.random.default_rng(0)
@@ -90,9 +180,8 @@ def test_heads_are_cut_to_where_their_keys_differ_most():
 def unexplained(stream, found):
     """What the best affine map from the stream leaves of the keys, relative to their size."""
     given = np.column_stack([stream, np.ones(len(stream))])
-    return np.linalg.norm(found - given @ np.linalg.lstsq(given, found, rcond=None)[0]) / np.linalg.norm(
-        found
-    )
+    left = found - given @ np.linalg.lstsq(given, found, rcond=None)[0]
+    return np.linalg.norm(left) / np.linalg.norm(found)
 
 
 @pytest.mark.parametrize("architecture", ["bert", "gpt2", "llama"])

@@ -34,9 +34,8 @@ def test_attention_and_streams_are_those_of_transformers(architecture, saved, re
     for layer, expected, hidden in zip(layers, out.attentions, out.hidden_states, strict=False):
         # There RMSNorm is rounded to float32.
         tolerance = 1e-13 if layer.norm and layer.norm.kind == "layernorm" else 1e-5
-        np.testing.assert_allclose(
-            [layer.attention(head) for head in range(len(layer.queries))], expected[0], rtol=0, atol=tolerance
-        )
+        found = [layer.attention(head) for head in range(len(layer.queries))]
+        np.testing.assert_allclose(found, expected[0], rtol=0, atol=tolerance)
         assert layer.scaling == pytest.approx(1 / np.sqrt(layer.keys.shape[2]), rel=1e-15)
         assert layer.causal == ("bert" not in architecture)
         if layer.norm:
@@ -51,9 +50,7 @@ def test_norm_and_projections_lead_from_the_stream_to_the_heads(architecture, re
         np.testing.assert_allclose(layer.norm(layer.before_norm), layer.attention_input, rtol=0, atol=1e-13)
         np.testing.assert_allclose(layer.query_projection(layer.attention_input), layer.queries, atol=1e-11)
         np.testing.assert_allclose(layer.key_projection(layer.attention_input), layer.keys, atol=1e-11)
-    assert (layer.key_projection.rotation is not None) == (
-        "bert" not in architecture and architecture != "gpt2"
-    )
+    assert (layer.key_projection.rotation is None) == ("bert" in architecture or architecture == "gpt2")
     assert (layer.key_projection.norm is not None) == (architecture == "qwen3")
 
 
@@ -74,12 +71,6 @@ def test_a_known_name_with_an_unknown_meaning_gives_heads_only(model):
     first, second = model.record(TOKENS)
     assert first.attention_input is not None
     assert second.attention_input is None
-
-
-def test_a_sliding_window_hides_keys_that_are_far(recorded):
-    ages = np.arange(10)[:, None] - np.arange(10)
-    assert (recorded("mistral")[0].visible == ((ages >= 0) & (ages < 5))).all()
-    assert recorded("mistral")[0].causal
 
 
 def test_recording_leaves_the_model_as_it_was(model):

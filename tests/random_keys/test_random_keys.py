@@ -48,9 +48,8 @@ def test_the_law_has_every_dimension_and_grows_with_it():
 def test_each_precision_gets_the_matrices_of_the_main_table_with_the_eps_that_is_named():
     """The norm itself runs in that precision."""
     table = measure.precision_table(example(RandomKeys, **SIZES | {"keys": [60, 60], "matrices": 50}), seed=0)
-    assert list(zip(table.dtype, table.eps, strict=True)) == [
-        (t, e) for t in PRECISION["dtypes"] for e in (0, 1e-5)
-    ]
+    known = [(t, e) for t in PRECISION["dtypes"] for e in (0, 1e-5)]
+    assert list(zip(table.dtype, table.eps, strict=True)) == known
     for row in table.itertuples():
         keys = generator(Stream.RANDOM_KEYS, 0, 60, 3).standard_normal((50, 60, 3)).astype(row.dtype)
         normed = norms.build("layernorm", 3, row.eps)(torch.from_numpy(keys)).numpy()

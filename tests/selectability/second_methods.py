@@ -21,10 +21,7 @@ def qhull(keys):
 
 
 def rational(points, biased=False, causal=False):
-    """Exactly: is there w >= 0 with sum w = 1 and sum w_j k_j = k_i? Phase one of the simplex method in fractions.
-
-    With `causal`, only the rows before a row count.
-    """
+    """Exactly: is there w >= 0 with sum w = 1 and sum w_j k_j = k_i? With `causal`, of the rows before a row."""
     exact = [[Fraction(float(value)) for value in row] for row in points]
     after = [[] if causal else exact[i + 1 :] for i in range(len(exact))]
     return np.array([_feasible(exact[:i] + after[i], exact[i], biased) for i in range(len(exact))])
@@ -67,10 +64,8 @@ def to_thirty_digits(keys, i, query):
     """The ceiling over all queries of a key within the hull, by Newton's method in mpmath from a query nearby."""
     with mpmath.workdps(40):
         d = keys.shape[1]
-        offsets = [
-            [mpmath.mpf(float(k)) - mpmath.mpf(float(own)) for k, own in zip(row, keys[i], strict=True)]
-            for row in keys
-        ]
+        exact = [[mpmath.mpf(float(value)) for value in row] for row in keys]
+        offsets = [[k - own for k, own in zip(row, exact[i], strict=True)] for row in exact]
 
         def powers(q):
             return [mpmath.exp(mpmath.fdot(q, row)) for row in offsets]

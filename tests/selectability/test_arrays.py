@@ -55,11 +55,7 @@ OF_A_HEAD = [
         *((call, {"keys": keys}, message) for call in (certify, ceilings) for keys, message in REFUSED),
         (certify, {"keys": TINY, "bias": np.zeros(3)}, "bias has 3 entries: expected 2"),
         (certify, {"keys": TINY, "bias": [0.0, np.nan]}, r"bias has nan at \(1,\)"),
-        (
-            certify,
-            {"keys": TINY, "bias": [0.0, 1e300]},
-            "1e[+]300, and a column of the keys nothing above 1e-100",
-        ),
+        (certify, {"keys": TINY, "bias": [0.0, 1e300]}, "1e[+]300, and a column of the keys nothing above"),
         (certify, {"keys": TINY, "bias": np.zeros(2), "causal": True}, "causal = True with a bias"),
         *((QueryEllipsoid.of_layernorm, {"bias": None} | HEAD | spoilt, says) for spoilt, says in OF_A_HEAD),
         *((QueryEllipsoid.of_rmsnorm, HEAD | spoilt, says) for spoilt, says in OF_A_HEAD),

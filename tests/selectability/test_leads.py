@@ -1,8 +1,9 @@
-"""The leads of large matrices, where float32 rules most rivals out, against float64 alone; and certificates of such."""
+"""Large matrices: leads, where float32 rules most rivals out, certificates, and work on all cores."""
 
 import os
 import subprocess
 import sys
+import threading
 import tracemalloc
 
 import numpy as np
@@ -11,6 +12,7 @@ import second_methods as second
 
 from layernorm_roles.selectability import certify
 from layernorm_roles.selectability.leads import LARGE, leads
+from layernorm_roles.selectability.threads import cores, on_all_cores
 
 
 def in_float64(keys, queries, causal, bias):
@@ -45,10 +47,7 @@ def test_leads_are_those_in_float64(n, c, causal):
 
 @pytest.mark.parametrize("gap", [1e-7, 1e-10])
 def test_rivals_that_float32_cannot_tell_apart(gap):
-    """Every key has a neighbour that differs by less than float32 resolves; the better one is still found.
-
-    Also where the last keys are so short that of them float32 knows more.
-    """
+    """Each key has a neighbour that differs by less than float32 resolves, but for the last, which are short."""
     rng = np.random.default_rng(0)
     some = rng.standard_normal((LARGE, 16))
     keys = np.concatenate([some, some * (1 + gap * rng.standard_normal((LARGE, 1))), 1e-9 * some[:10]])
@@ -98,8 +97,8 @@ for n, d, inside in ((2500, 40, 20), (7000, 6, 4500)):  # several rounds of part
     print(*(hashlib.sha256(array.tobytes()).hexdigest() for array in arrays))
 """
     said = set()
-    for cores in ("1", "2", "5"):
-        environment = os.environ | {"OMP_NUM_THREADS": cores, "OPENBLAS_NUM_THREADS": cores}
+    for number in ("1", "2", "5"):
+        environment = os.environ | {"OMP_NUM_THREADS": number, "OPENBLAS_NUM_THREADS": number}
         said.add(subprocess.check_output([sys.executable, "-c", script], env=environment))
     assert len(said) == 1
 
@@ -124,3 +123,27 @@ def test_memory_grows_with_the_keys_and_not_with_their_pairs(spread, arrays, mon
         tracemalloc.stop()
     assert (certificates.counts()["selectable"] == len(keys)) == (spread == 0)
     assert most < arrays * keys.nbytes and verified - before < 2.5 * keys.nbytes
+
+
+@pytest.mark.parametrize("said,expected", [("3", 3), ("0", 7), ("", 7), ("4,2", 7), (" 0 ", 7), (None, 7)])
+def test_the_number_of_cores_is_what_was_said_if_that_is_a_number_of_cores(said, expected, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(7), raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if said is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", said)
+    assert cores() == expected
+
+
+def test_results_come_in_the_order_of_their_items(monkeypatch):
+    """The first item is finished last."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    others = threading.Semaphore(0)
+
+    def call(item):
+        if item == 0:
+            assert all(others.acquire(timeout=60) for _ in range(9))
+        else:
+            others.release()
+        return item
+
+    assert list(on_all_cores(call, list(range(10)))) == list(range(10))

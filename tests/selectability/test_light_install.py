@@ -30,25 +30,19 @@ sys.exit(main(sys.argv[1:]))
 KEYS = np.random.default_rng(0).standard_normal((40, 3))
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "threads"),
-    [
-        ("keys.npy", None, " 0 "),
-        ("keys.parquet", pa.list_(pa.float64(), 3), "-1"),
-        ("keys.parquet", pa.large_list(pa.float64()), "2"),
-    ],
-)
-def test_certificates_are_made_and_written_without_what_experiments_need(tmp_path, name, kind, threads):
-    """Of columns of lists, too, whose kinds are read by modules that any other test may have imported.
+KINDS = {" 0 ": None, "-1": pa.list_(pa.float64(), 3), "2": pa.large_list(pa.float64())}
 
-    And whatever number of threads numba refuses.
-    """
+
+@pytest.mark.parametrize("threads", KINDS)
+def test_certificates_are_made_and_written_without_what_experiments_need(tmp_path, threads):
+    """Of columns of lists, too, which other modules read, and whatever number of threads numba refuses."""
+    kind = KINDS[threads]
+    name = "keys.npy" if kind is None else "keys.parquet"
     if kind is None:
         np.save(tmp_path / name, KEYS)
     else:
-        pq.write_table(
-            pa.table({"vector": pa.array(KEYS.tolist(), kind)}), tmp_path / name, row_group_size=20
-        )
+        table = pa.table({"vector": pa.array(KEYS.tolist(), kind)})
+        pq.write_table(table, tmp_path / name, row_group_size=20)
     environment = os.environ | {"NUMBA_NUM_THREADS": threads}
     for out in ("verdicts.parquet", "verdicts.csv"):
         command = [sys.executable, "-c", BARE, name, "--out", out]

@@ -1,11 +1,11 @@
-"""The proof in float64 that a key lies inside a simplex, against rational arithmetic."""
+"""The proofs that a key lies inside a simplex, in float64, and in the hull of others, in rational arithmetic."""
 
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from layernorm_roles.selectability.boundary import _solve, surely_inside
+from layernorm_roles.selectability.boundary import _solve, in_hull_exactly, surely_inside
 
 
 def smallest_coordinate(point, corners):
@@ -55,3 +55,29 @@ def test_what_is_proved_of_a_point_does_not_depend_on_the_others():
     alone = np.concatenate([surely_inside(points[i : i + 1], corners[i : i + 1]) for i in range(40)])
     np.testing.assert_array_equal(surely_inside(points, corners), alone)
     assert alone.any() and not alone[8:].all()
+
+
+CORNERS, THIRDS, WIDE = [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)], [1 / 3] * 3, [(0.0,) * 17] * 2
+
+
+@pytest.mark.parametrize(
+    ("corners", "point", "weights", "inside"),
+    [
+        *((CORNERS, point, THIRDS, True) for point in [(0.25, 0.25), (0.5, 0.5), (1.0, 0.0)]),
+        # The weights that give the point exactly add up to 1, but one of them is negative.
+        *(
+            (CORNERS, point, THIRDS, False)
+            for point in [(1.0, 1.0), (0.5, np.nextafter(0.5, 1)), (-1e-300, 0.0)]
+        ),
+        # The given weights only choose the support.
+        (CORNERS, (0.5, 0.5), [0.0, 0.1, 0.9], True),
+        (CORNERS, (0.25, 0.25), [0.0, 0.5, 0.5], False),
+        (CORNERS, (0.5, 0.5), [0.0, 0.0, 0.0], False),
+        # Dependent supports and many dimensions are left undecided.
+        ([(0.0,), (1.0,), (2.0,)], (0.5,), THIRDS, False),
+        (WIDE, WIDE[0], [0.5, 0.5], False),
+    ],
+)
+def test_a_point_is_exactly_in_the_hull_of_its_support(corners, point, weights, inside):
+    points, n = np.array([*corners, point]), len(corners)
+    assert in_hull_exactly(points, n, np.arange(n), np.array(weights), biased=False) == inside

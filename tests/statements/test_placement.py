@@ -143,3 +143,29 @@ def test_each_run_has_the_rows_that_it_would_have_alone():
                 row = probes[probes.step == step]
                 assert row.layer.to_list() == [1, 2] and set(row.context_length) == {5}
                 assert row.position_accuracy.to_list() == pytest.approx(known)
+
+
+OF_PROBE = np.random.default_rng(0).integers(0, 20, size=4000)
+DEEP = T.TransformerShape("pre", depth=3, d_model=64, heads=2, context_length=10, vocabulary=20)
+
+
+def test_windows_are_judged_on_another_part_of_the_text():
+    fitted, judged = position.probe_windows(np.arange(4000), 10, seed=1)
+    assert fitted.max() < 2010 and judged.min() >= 2000
+    assert fitted.shape == judged.shape == (position.WINDOWS, 11)
+
+
+def test_the_probe_is_judged_on_windows_that_it_was_not_fitted_to():
+    """Where it is fitted the token is the position; where it is judged the tokens come in the opposite order."""
+    matrices = DEEP.matrices(T.initial(DEEP, [3]))
+    matrices[[name for name, _ in DEEP.parameters()].index("position")][0] = 0
+    fitted, judged = torch.arange(11).expand(40, 11), torch.tensor([*range(9, -1, -1), 0]).expand(40, 11)
+    assert position.position_accuracy(DEEP, matrices, torch.stack([fitted, fitted]))[0, 0] == 1
+    assert position.position_accuracy(DEEP, matrices, torch.stack([fitted, judged]))[0, 0] == 0
+
+
+def test_a_diverged_run_has_no_accuracy():
+    matrices = DEEP.matrices(T.initial(DEEP, [3, 4]))
+    matrices[0][1] = torch.inf
+    found = position.position_accuracy(DEEP, matrices, position.probe_windows(OF_PROBE, 10, seed=1))
+    assert np.isnan(found[1]).all() and found[0, 0] == pytest.approx(1, abs=0.05)

@@ -27,26 +27,17 @@ ENGLISH = 'A heading\nOne is here. Two is "there"! (Three) of 3.5 m?  "Four" end
         (ENGLISH, ["One is here.", 'Two is "there"!', "(Three) of 3.5 m?", '"Four" ends.']),
         # Chinese has no space between sentences.
         (
-            "标题\n\n层归一化做两件事。它投影吗？“是的！”他说完了。",
-            ["层归一化做两件事。", "它投影吗？", "“是的！”", "他说完了。"],
+            "标题\n\n层归一化。它投影吗？“是的！”他说完。",
+            ["层归一化。", "它投影吗？", "“是的！”", "他说完。"],
         ),
         (
             "शीर्षक\n\nयह पहला वाक्य है। क्या यह दूसरा है?\nBBC तीसरा है।",
             ["यह पहला वाक्य है।", "क्या यह दूसरा है?", "BBC तीसरा है।"],
         ),
-        (
-            "عنوان\n\nهذه جملة أولى. هل هذه ثانية؟ نعم، هي الثالثة!",
-            ["هذه جملة أولى.", "هل هذه ثانية؟", "نعم، هي الثالثة!"],
-        ),
+        ("عنوان\n\nهذه جملة. هل هذه ثانية؟ نعم، هي!", ["هذه جملة.", "هل هذه ثانية؟", "نعم، هي!"]),
         # In lower case an abbreviation ends a sentence, since nothing tells the two apart.
-        (
-            "a heading\n\nno capitals here, e.g. at all. is it so? yes!",
-            ["no capitals here, e.g.", "at all.", "is it so?", "yes!"],
-        ),
-        (
-            "Titre\n\nÉcole est un mot. «Élan» aussi. ¿Y aquí?",
-            ["École est un mot.", "«Élan» aussi.", "¿Y aquí?"],
-        ),
+        ("a heading\n\nno capitals, e.g. here. so? yes!", ["no capitals, e.g.", "here.", "so?", "yes!"]),
+        ("Titre\n\nÉcole mot. «Élan» aussi. ¿Y aquí?", ["École mot.", "«Élan» aussi.", "¿Y aquí?"]),
         ("Заголовок\n\nЭто первое. Второе, т. е. следующее!", ["Это первое.", "Второе, т. е. следующее!"]),
         # Where no line ends like a sentence each is one.
         ("ประโยคแรก\n\n  ประโยคที่สอง \n", ["ประโยคแรก", "ประโยคที่สอง"]),

@@ -60,10 +60,7 @@ def _main(folder: Path, environment: dict[str, str], arguments: list[str], outpu
 
 
 def snakemake(folder: Path, *arguments: str, package: Path) -> subprocess.CompletedProcess:
-    """The end of a `snakemake` command on two cores in `folder`, with the code in `package`/src.
-
-    Its process is forked from one that has imported Snakemake, since that takes longer than most dry runs.
-    """
+    """The end of a `snakemake` command with the code in `package`/src, forked from a process that has imported it."""
     every = ["--cores", "2", *arguments]
     with tempfile.NamedTemporaryFile() as output:
         process = FORKS.Process(target=_main, args=(folder, environment(package), every, output.name))
@@ -74,10 +71,7 @@ def snakemake(folder: Path, *arguments: str, package: Path) -> subprocess.Comple
 
 
 class Checkout:
-    """A copy of the workflow in which a test may run and break things.
-
-    It runs the package of this repository, whose compiled code numba finds again by its path, until `copy_package`.
-    """
+    """A copy of the workflow to run and break, with this repository's package, compiled, until `copy_package`."""
 
     def __init__(self, folder: Path, settings: dict):
         self.folder, self.package = folder, ROOT
@@ -109,7 +103,6 @@ class Checkout:
 
 
 def jobs_of(plan: str) -> dict[str, int]:
-    """The number of jobs of each rule that a dry run counts."""
     rows = (line.split() for line in plan.splitlines())
     found = {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
     return {rule: number for rule, number in found.items() if rule not in ("total", "all")}

@@ -81,7 +81,6 @@ class Trials:
             self.process = subprocess.Popen(words, cwd=self.folder, stdout=out, stderr=out, **own)
 
     def end(self) -> bool:
-        """Wait for the end of the command, and return whether it was successful."""
         try:
             return self.process.wait(timeout=LONGEST) == 0
         except subprocess.TimeoutExpired:
@@ -93,7 +92,6 @@ class Trials:
         return self.end()
 
     def start_and_wait(self, rng: random.Random) -> None:
-        """Start the command and wait for a random moment of its run."""
         self.start()
         time.sleep(rng.uniform(0, 0.8) * self.seconds)
         if self.process.poll() is not None:
@@ -121,7 +119,6 @@ class Trials:
         raise Missed
 
     def files(self, *patterns: str) -> list[Path]:
-        """Finished files of the results."""
         found = {file for pattern in patterns for file in self.results.rglob(pattern) if file.is_file()}
         hidden = {file for file in found if file.name.startswith(".") or file.parent.name == files.CHECKSUMS}
         return sorted(found - hidden if patterns != DAMAGED["checksum"] else found)
@@ -150,9 +147,7 @@ class Trials:
                 did.append("started once more")
         raise AssertionError(f"not done after {MOST_STARTS} starts:\n{self.output[-3000:]}")
 
-    def trial(
-        self, strike: Callable[["Trials", random.Random], Path | None], rng: random.Random
-    ) -> list[str]:
+    def trial(self, strike: Callable, rng: random.Random) -> list[str]:
         """Strike the run and finish it; what that took. Fails if a file differs from the undisturbed run's."""
         while True:
             self.clear()
@@ -171,9 +166,7 @@ class Trials:
             damaged.unlink()
             lost.append(damaged.relative_to(self.results))
         if lost:
-            assert self.do(*(str((self.results / name).relative_to(self.folder)) for name in lost)), (
-                self.output
-            )
+            assert self.do(*(f"results/{self.results.name}/{name}" for name in lost)), self.output
         assert not self.differences(), (damaged, did, self.differences())
         return did
 
@@ -193,7 +186,6 @@ class Trials:
 
 
 def kill(number: signal.Signals, whole: bool) -> Callable[[Trials, random.Random], None]:
-    """A fault: Snakemake (`whole`) or one of its jobs gets the signal."""
 
     def strike(run: Trials, rng: random.Random) -> None:
         run.start_and_wait(rng)
@@ -253,16 +245,8 @@ def fill_disk(run: Trials, rng: random.Random) -> None:
     folder = run.folder / "results"
     folder.mkdir()
     needed = sum(file.stat().st_blocks * 512 for file in run.reference.rglob("*") if file.is_file())
-    mount = [
-        "mount",
-        "-t",
-        "tmpfs",
-        "-o",
-        f"size={int(needed * rng.uniform(0.1, 0.9))}",
-        "tmpfs",
-        str(folder),
-    ]
-    if subprocess.run(mount, capture_output=True).returncode:
+    size = f"size={int(needed * rng.uniform(0.1, 0.9))}"
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", folder], capture_output=True).returncode:
         raise PermissionError("a tmpfs is refused")
     assert not run.do(), "the run fails"
     assert re.search("No space left on device|os error 28", run.output), run.output[-3000:]

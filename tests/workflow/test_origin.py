@@ -4,12 +4,9 @@ import copy
 import os
 import random
 import shutil
-import signal
-import subprocess
-import time
 
 import pytest
-from checkouts import TINY_RUNS, command, jobs_of, no_runs
+from checkouts import TINY_RUNS, jobs_of, no_runs
 
 from layernorm_roles import files
 
@@ -70,14 +67,12 @@ def test_unchanged_nothing_is_done_and_a_check_says_so(finished):
 
 
 def change(made, first_seed=1000, **changed):
-    """Configure other settings of d8, or another first seed."""
     settings = copy.deepcopy(TINY) | {"first_seed": first_seed}
     settings["majority"]["d8"] |= changed
     made.configure(settings)
 
 
 def edit(made, file, old, new):
-    """Change a file and hide when it was changed."""
     path = made.folder / file
     text, times = path.read_text(), path.stat()
     assert old in text
@@ -132,22 +127,3 @@ def test_a_file_of_another_run_is_refused_by_what_it_says_of_itself(copied):
         shutil.copy(of(theirs), of(ours))
     (copied.folder / TABLE).unlink()
     assert f"{METRICS}: a file of another run (job = 'majority/d8/mine" in refused(copied, TABLE)
-
-
-def test_while_a_run_goes_on_no_other_plan_takes_its_place(copied):
-    change(copied, steps=200_000, schedule_steps=200_000, evaluate_every=1000)
-    logs = copied.folder / "results/tiny/logs/majority"
-    shutil.rmtree(logs)
-    own = {"cwd": copied.folder, "env": copied.environment(), "start_new_session": True}
-    own |= {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    running = subprocess.Popen(command("--cores", "1", *TARGETS), **own)
-    try:
-        while running.poll() is None and not [*logs.rglob("*.log")]:
-            time.sleep(0.2)
-        assert running.poll() is None
-        change(copied, steps=5)
-        says = "results/tiny: another command makes it at this moment, with other settings or code"
-        assert says in refused(copied, "--dry-run", *TARGETS)
-    finally:
-        os.killpg(running.pid, signal.SIGKILL)  # with its job, which would else be waited for
-        running.wait()

@@ -119,11 +119,8 @@ def running() -> Iterator[None]:
                 daemon.wait()
         for process in Path("/proc").glob("[0-9]*"):  # what is left of jobs
             with contextlib.suppress(OSError):
-                seen = (process / "environ").read_bytes()
-                if (
-                    f"SLURM_CONF={folder}/".encode() in seen
-                    or f"CLUSTER_NAME={folder.name.lower()}".encode() in seen
-                ):
+                seen = (process / "environ").read_text(errors="replace")
+                if f"SLURM_CONF={folder}/" in seen or f"CLUSTER_NAME={folder.name.lower()}" in seen:
                     os.kill(int(process.name), signal.SIGKILL)
         if SYSTEM_CONF.is_symlink() and SYSTEM_CONF.readlink() == folder / "slurm.conf":
             SYSTEM_CONF.unlink()
@@ -156,18 +153,11 @@ def _configure(folder: Path) -> None:
     with socket.socket() as one, socket.socket() as other:
         for taken in (one, other):
             taken.bind(("127.0.0.1", 0))
-        ports = {"controller_port": one.getsockname()[1], "node_port": other.getsockname()[1]}
-    (folder / "slurm.conf").write_text(
-        CONF.format(
-            **ports,
-            folder=folder,
-            cluster=folder.name.lower(),
-            host=socket.gethostname().split(".")[0],
-            cpus=max(2, len(os.sched_getaffinity(0))),
-            memory=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20,
-            gpus=GPUS,
-        )
-    )
+        values = {"controller_port": one.getsockname()[1], "node_port": other.getsockname()[1]}
+    values |= {"folder": folder, "cluster": folder.name.lower(), "host": socket.gethostname().split(".")[0]}
+    values |= {"cpus": max(2, len(os.sched_getaffinity(0))), "gpus": GPUS}
+    values["memory"] = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
+    (folder / "slurm.conf").write_text(CONF.format(**values))
     # Snakemake's job steps drop SLURM_CONF from their environment, so the file must be where it is looked for.
     SYSTEM_CONF.parent.mkdir(exist_ok=True)
     SYSTEM_CONF.symlink_to(folder / "slurm.conf")

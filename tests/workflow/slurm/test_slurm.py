@@ -9,17 +9,15 @@ from types import SimpleNamespace
 import one_node
 import pytest
 import yaml
-from submitting import on_slurm, through_cluster_generic
+from submitting import GENERIC, SLURM, submit
 
 ROOT = Path(__file__).parents[3]
 SMOKE = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text())
 CANCELLED = "rule_text_wildcards_words"
 REPEATED = "majority/d3/none/d_model_3/base_learning_rate_0.001/seed_0"
 # The devices are fake, so the models train on the CPU; SLURM is asked for a GPU all the same, as with device: cuda.
-GPU_ON_PAPER = [
-    *("--config", "device=cpu"),
-    *("--set-resources", "majority_train:gpu=1", "language_model_train:gpu=1"),
-]
+GPU_ON_PAPER = ["--config", "device=cpu"]
+GPU_ON_PAPER += ["--set-resources", "majority_train:gpu=1", "language_model_train:gpu=1"]
 
 pytestmark = pytest.mark.long
 
@@ -39,65 +37,52 @@ def few_runs():
     """The smoke preset with one seed of some variants, and one training in a job."""
     settings = SMOKE | {"name": "tiny", "device": "cpu", "first_seed": 0}
     for part, kept in RUNS.items():
-        settings[part] = {
-            group: SMOKE[part][group]
-            | {"runs_per_job": 1}
-            | {"seeds": {variant: int(variant in variants) for variant in SMOKE[part][group]["seeds"]}}
-            for group, variants in kept.items()
-        } | {"only": [*kept]}
+        settings[part] = {"only": [*kept]}
+        for group, variants in kept.items():
+            seeds = {variant: int(variant in variants) for variant in SMOKE[part][group]["seeds"]}
+            settings[part][group] = SMOKE[part][group] | {"runs_per_job": 1, "seeds": seeds}
     return settings
 
 
-def cancel_first(comment):
-    """Cancels the running job with this comment, if there is one."""
-    for job in one_node.jobs():
-        if job.get("Comment") == comment and job["JobState"] == "RUNNING":
-            one_node.cancel(job["JobId"])
-            return True
-    return False
+def cancel_first():
+    """The first job that makes the text, when it runs."""
+    found = [job for job in one_node.jobs() if job.get("Comment") == CANCELLED]
+    if len(found) == 1 and found[0]["JobState"] == "RUNNING":
+        one_node.cancel(found[0]["JobId"])
 
 
 @pytest.fixture(scope="module")
 def ran(checkout):
-    """Runs everything, stops SLURM, and keeps what the tests compare."""
     if why := one_node.missing():
         pytest.skip(why)
     made = checkout(few_runs())
     results = made.folder / "results/tiny"
     facts = SimpleNamespace(checkout=made, results=results)
     with one_node.running():
-        cancelled = False
-        with on_slurm(made, *TARGETS, *GPU_ON_PAPER) as run:
-            while run.running():
-                cancelled = cancelled or cancel_first(CANCELLED)
-            facts.output = run.finish()
+        facts.output = submit(made, SLURM, *TARGETS, *GPU_ON_PAPER, watch=cancel_first)
         facts.jobs = {job["JobId"]: job for job in one_node.jobs()}
         facts.seen = what_the_jobs_saw(results)
-        with on_slurm(made, *TARGETS, *GPU_ON_PAPER, "--dry-run") as run:
-            facts.again = run.finish()
-        facts.bytes = {name: (results / "runs" / REPEATED / name).read_bytes() for name in outputs(results)}
-        facts.generic = again_through_cluster_generic(made, results)
-        facts.generic_bytes = {
-            name: (results / "runs" / REPEATED / name).read_bytes() for name in outputs(results)
-        }
+        facts.again = submit(made, SLURM, *TARGETS, *GPU_ON_PAPER, "--dry-run")
+        facts.bytes = outputs(results)
+        again_through_cluster_generic(made, results)
+        facts.generic_bytes = outputs(results)
         facts.generic_jobs = [job for job in one_node.jobs() if job["JobId"] not in facts.jobs]
         facts.generic_seen = what_the_jobs_saw(results)
     return facts
 
 
 def outputs(results):
-    return [path.name for path in sorted((results / "runs" / REPEATED).iterdir()) if path.is_file()]
+    """The files of the run that is repeated, with what they hold."""
+    return {path: path.read_bytes() for path in (results / "runs" / REPEATED).iterdir() if path.is_file()}
 
 
 def again_through_cluster_generic(checkout, results):
     """One training job again, and one job whose first request for memory is too small."""
-    for name in outputs(results):
-        (results / "runs" / REPEATED / name).unlink()
-    (results / "parquet/geometry.parquet").unlink()
+    for path in (*outputs(results), results / "parquet/geometry.parquet"):
+        path.unlink()
     targets = [f"results/tiny/runs/{REPEATED}/weights.safetensors", "results/tiny/parquet/geometry.parquet"]
     little = "geometry:mem_mb=50 * 6 ** (attempt - 1)"
-    with through_cluster_generic(checkout, *targets, *GPU_ON_PAPER, little) as run:
-        return run.finish()
+    submit(checkout, GENERIC, *targets, *GPU_ON_PAPER, little)
 
 
 def what_the_jobs_saw(results):
@@ -110,7 +95,6 @@ def what_the_jobs_saw(results):
 
 
 def asked(job):
-    """CPUs, memory (MB), GPUs and minutes that SLURM gave a job."""
     tres = dict(part.split("=") for part in job["TRES"].split(","))
     hours, minutes, _ = map(int, job["TimeLimit"].split(":"))
     gpus = int(job.get("TresPerJob", "gres:gpu:0").removeprefix("gres:gpu:"))
@@ -134,31 +118,27 @@ def test_every_job_ran_in_slurm_and_the_results_are_complete(ran):
     assert {"figure_2a.pdf", "figure_1c.pdf"} <= drawn
     assert len(ran.seen) == 16
     for log, saw in ran.seen.items():
-        assert saw, f"{log} names no SLURM job"
-        assert ran.jobs[saw[0]]["JobState"] == "COMPLETED", log
-
-
-def test_a_job_alone_was_given_what_its_rule_asks_for(ran):
-    ((job, _, factor),) = submissions(ran, "random_keys")
-    assert (job["Partition"], *asked(job)) == ("cpu", 1, 1500 * factor, 0, 15 * factor)
-
-
-@pytest.mark.parametrize(("rule", "number"), [("majority", 4), ("language_model", 2)])
-def test_each_training_is_a_submission_with_a_gpu(ran, rule, number):
-    found = submissions(ran, rule)
-    assert len(found) == number
-    for job, times, factor in found:
-        assert (times, job["Partition"], *asked(job)) == (1, "gpu", 1, 1500 * factor, 1, 6 * factor), job
+        assert saw and ran.jobs[saw[0]]["JobState"] == "COMPLETED", log
 
 
 @pytest.mark.parametrize(
-    ("rule", "number", "memory", "minutes"),
-    [("majority_data", 3, 2000, 2 * 5), ("tables", 2, 3000, 5), ("draw", 2, 4000, 10)],
+    ("rule", "submitted", "together", "cpus", "memory", "gpus", "minutes"),
+    [
+        ("random_keys", 1, 1, 1, 1500, 0, 15),
+        ("majority", 4, 1, 1, 1500, 1, 6),
+        ("language_model", 2, 1, 1, 1500, 1, 6),
+        # Small jobs share a submission, two side by side.
+        ("majority_data", 1, 3, 2, 2000, 0, 2 * 5),
+        ("tables", 1, 2, 2, 3000, 0, 5),
+        ("draw", 1, 2, 2, 4000, 0, 10),
+    ],
 )
-def test_small_jobs_share_a_submission_two_side_by_side(ran, rule, number, memory, minutes):
-    ((job, times, factor),) = submissions(ran, rule)
-    assert times == number
-    assert asked(job) == (2, factor * memory, 0, factor * minutes)
+def test_jobs_got_what_their_rule_asks_for(ran, rule, submitted, together, cpus, memory, gpus, minutes):
+    found = submissions(ran, rule)
+    assert len(found) == submitted
+    for job, times, factor in found:
+        assert (times, *asked(job)) == (together, cpus, factor * memory, gpus, factor * minutes), job
+        assert times > 1 or job["Partition"] == ("gpu" if gpus else "cpu")
 
 
 def test_gpu_jobs_saw_a_device_and_no_other_job_did(ran):
@@ -190,9 +170,7 @@ def test_the_generic_template_runs_jobs_and_sees_them_fail(ran):
 
 
 def test_a_run_has_the_same_bytes_wherever_it_was_made(ran):
-    assert ran.generic_bytes == ran.bytes
-    for name in outputs(ran.results):
-        (ran.results / "runs" / REPEATED / name).unlink()
+    for path in ran.bytes:
+        path.unlink()
     ran.checkout.run(f"results/tiny/runs/{REPEATED}/weights.safetensors")
-    for name, content in ran.bytes.items():
-        assert (ran.results / "runs" / REPEATED / name).read_bytes() == content, name
+    assert outputs(ran.results) == ran.generic_bytes == ran.bytes
