@@ -84,6 +84,12 @@ def small_size(t) -> float:
     return ((f.layernorm_shrunk - f.layernorm).mean() + (f.projection - f.projection_grown).mean()) / 2
 
 
+def no_scaling(t) -> float:
+    """What leaving out the scaling adds to the loss, mean of a large and a small input, of the same seeds."""
+    f = final(t, PAPER_RATE)[["layernorm", "layernorm_shrunk", "projection", "projection_grown"]].dropna()
+    return ((f.projection_grown - f.layernorm).mean() + (f.projection - f.layernorm_shrunk).mean()) / 2
+
+
 def short_of_attention(t) -> float:
     """The loss without attention minus projection's, less a quarter of what attention is worth."""
     f = final(t, PAPER_RATE)
@@ -133,9 +139,9 @@ def learnt(t, model: str = "gpt_bytes") -> float:
 # Keys
 
 
-def trained_keys(t, model, variant, site, texts="long", causal=False) -> pd.DataFrame:
+def trained_keys(t, model, variant, site, texts="long", causal=False, checkpoint="final") -> pd.DataFrame:
     """The rows on the keys of trained models among all keys of their contexts, or among those before them."""
-    k = t["key_selectability"].query("causal == @causal and checkpoint == 'final'")
+    k = t["key_selectability"].query("causal == @causal and checkpoint == @checkpoint")
     return k[(k.model == model) & (k.variant == variant) & (k.site == site) & (k.texts == texts)]
 
 
@@ -215,3 +221,17 @@ RECOMPUTED = {
     "head_widths": head_widths,
 }
 """For each claim the function that computes `measured` from the tables of a reproduction."""
+
+CONTROLS = {
+    "table_1": by_layer("gpt", "projection", "after_norm", checkpoint="initial"),
+    "table_1_paper_rate": by_layer(PAPER_RATE, "projection", "after_norm", checkpoint="initial"),
+    "table_2_paper_rate": by_layer(PAPER_RATE, "layernorm", "before_norm", checkpoint="initial"),
+    "loss_gap": lambda t: difference(t, PAPER_RATE, "projection", "layernorm_shrunk").mean(),
+    "loss_gap_short": gap("gpt_rates"),
+    "loss_gap_best_rate_bytes": lambda t: difference(
+        t, "bytes_rates", "projection_scalar", "layernorm"
+    ).mean(),
+    "size_or_scaling": no_scaling,
+    "heads_qk_norm": by_layer("gpt", "layernorm", "head"),
+}
+"""Functions that compute `control_measured`, of claims that the kept reproduction does not all have."""
