@@ -405,10 +405,8 @@ def projection_shift(moved: float, contexts: int = 4, model: str = "minilm") -> 
 
 def gaussian_law() -> pd.DataFrame:
     """Thresholds that grow by half from one dimension to the next, and end at a million keys."""
-    shares = ((0.01, 1), (0.1, 4), (0.5, 16))
-    frame = combinations(d=(2, 8, 32, 64), share=shares, causal=(False, True))
-    n = [
-        round(2 * factor * (1 + causal) * 1.3**d) for d, (_, factor), causal in frame.itertuples(index=False)
-    ]
-    frame = frame.assign(share=frame.share.str[0], n=np.array(n, dtype=float))
-    return frame.assign(n=frame.n.where(frame.n <= 1e6))[SCHEMAS["gaussian_law"].names]
+    rows, shares = [], ((0.01, 1), (0.1, 4), (0.5, 16))
+    for d, (share, factor), causal in product((2, 8, 32, 64), shares, (False, True)):
+        n = round(2 * factor * (1 + causal) * 1.3**d)
+        rows.append((d, share, causal, n if n <= 1e6 else np.nan))
+    return table("gaussian_law", rows).astype({"n": float})

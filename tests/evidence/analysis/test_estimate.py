@@ -69,6 +69,7 @@ def test_a_seed_with_neither_value_weakens_an_effect_and_is_no_evidence_of_absen
     five = log_ratio(top[:5], bottom[:5], at_least=(last, last))
     six = log_ratio(top, bottom, at_least=(last, last))
     assert 0 < six.low < five.low and six.mean == pytest.approx(five.mean * 5 / 6) and six.high == np.inf
+    assert log_ratio(bottom, top, at_least=(last, last)) == pytest.approx(-six)
     assert log_ratio(bottom, bottom, at_least=(last, last)) == (0, -np.inf, np.inf)
 
 

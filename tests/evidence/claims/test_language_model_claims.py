@@ -92,16 +92,8 @@ GATE = [
         lambda worth, **world: models(0.0, "gpt_bytes", worth=worth, **world),
         WORTH_BYTES,
     ),
-    *known(
-        "table_1",
-        partial(with_keys, keys_of={"untrained": 0.0}),
-        {SHUT: [*NO_BETTER, LIKE_NONE]},
-    ),
-    *known(
-        "loss_gap_short",
-        partial(models, best=0.05),
-        {SHUT: NO_BETTER, "holds": [LIKE_NONE]},
-    ),
+    *known("table_1", partial(with_keys, keys_of={"untrained": 0.0}), {SHUT: [*NO_BETTER, LIKE_NONE]}),
+    *known("loss_gap_short", partial(models, best=0.05), {SHUT: NO_BETTER, "holds": [LIKE_NONE]}),
     *known("heads", partial(with_keys, make=in_heads), {SHUT: [LIKE_NONE]}),
     *known("heads_qk_norm", partial(with_keys, make=in_heads), {SHUT: [NO_BETTER[0]]}),
     *known("table_3", partial(with_keys, texts="sentences", keys_of={"untrained": 0.0}), {SHUT: [LIKE_NONE]}),
@@ -270,9 +262,7 @@ FIGURE_4 = [
     *known("loss_gap_short", models, {"not tested": [(0.05, {"worth": 1.5})]}),
     *known("size_or_scaling", lambda grown, shrunk, gap: paper_rate(gap, shrunk, grown, worth=0.3), EFFECTS),
     *known(
-        "size_or_scaling",
-        paper_rate,
-        {"not tested: with projection_grown.": [{"lack": "projection_grown"}]},
+        "size_or_scaling", paper_rate, {"not tested: with projection_grown.": [{"lack": "projection_grown"}]}
     ),
     *known("gap_is_attention", paper_rate, AS_WITHOUT),
     *known("attention_needs_size", partial(scores, names=FOUR_SIZES), SIZES),
