@@ -206,7 +206,7 @@ NO_GAP = "not tested: No verdict, because no_attention minus layernorm is not kn
 AS_WITHOUT = {
     "holds": [(0.05, 0.05), (0.042, 0.058)],  # within a quarter
     "does not hold": [(0.03, 0.05), (0.05, 0.03), (0.07, 0.05), (0.05, 0.07), (0.0, 0.0)],
-    NO_GAP: [(0.0, 0.0, {"worth": 0.0})],
+    NO_GAP: [(0.0, 0.0, {"worth": 0.0}), (-0.1, 0.0, {"worth": -0.02})],
     "not tested": [(0.05, 0.05, {"spread": 0.02})],
     "not tested: The run has no gpt_paper_rate with layernorm_shrunk.": [{"lack": "layernorm_shrunk"}],
 }

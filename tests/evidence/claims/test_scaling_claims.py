@@ -65,13 +65,7 @@ def more(width=2, share=LIKE_GAUSSIAN[2], untrained=0.1, **world):
 WIDTHS = {
     "holds; untrained models": [{"untrained": 1.0}],
     # of Gaussian keys in 24 dimensions almost none is unselectable
-    "holds": [
-        (16, 1.5 * LAW[16]),
-        (8, 0.7 * LAW[8]),
-        (24, 0.0),
-        (24, 0.008),
-        (24, 0.0, {"undecided": 0.005}),
-    ],
+    "holds": [(16, 1.5 * LAW[16]), (8, 0.7 * LAW[8]), (24, 0.008), (24, 0.0, {"undecided": 0.005})],
     # too many, or too few; undecided keys could be too many and are never enough
     "partial": [(16, 2.5 * LAW[16]), (24, 0.03), (8, 0.3 * LAW[8]), (8, 0.3 * LAW[8], {"undecided": 0.4})],
     "not tested": [(24, 0.0, {"undecided": 0.03})],
@@ -88,23 +82,12 @@ OTHERS = {
 
 def pretrained_heads(whole=0.0, cut=0.95, bare=None, **world):
     """Shares in whole heads, in those that are cut to two dimensions, None for no such heads, and without the norm."""
-    shares = {
-        ("head", 32): whole,
-        ("head_cut", 2): cut,
-        ("head_cut", 24): 0.0,
-        ("head_without_norm", 32): bare,
-    }
-    shares = {
-        place: share
-        for place, share in shares.items()
-        if share is not None and (cut or place[0] != "head_cut")
-    }
+    shares = {("head", 32): whole} | ({("head_cut", 2): cut, ("head_cut", 24): 0.0} if cut else {})
+    shares |= {} if bare is None else {("head_without_norm", 32): bare}
     keys = worlds.pretrained_keys(shares, **world)
-    others = (
-        worlds.pretrained_keys({("head", 32): 0.7}, model="other"),
-        keys.assign(causal=True, n_unselectable=9),
-    )
-    return {"pretrained_keys": pd.concat([keys, *others]), "gaussian_law": worlds.gaussian_law()}
+    other, causal = worlds.pretrained_keys({("head", 32): 0.7}, model="other"), keys.assign(causal=True)
+    tables = [keys, other, causal.assign(n_unselectable=9)]
+    return {"pretrained_keys": pd.concat(tables), "gaussian_law": worlds.gaussian_law()}
 
 
 def ceilings(used=0.2, without=0.2, **world):
@@ -124,7 +107,7 @@ PRACTICAL = {
     "holds; the same heads without the norm": [(0.0, 0.95, 0.0)],
     "does not hold": [(0.3,), ((0.0, 0.3),)],  # every layer counts
     "partial": [(0.0, 0.1)],  # then width is not why there are none
-    "not tested": [(0.0, 0.0), {"undecided": 0.03}],
+    "not tested": [(0.0, None), {"undecided": 0.03}],
 }
 ONE = "not tested: The run has one document of minilm: no interval over documents."
 CAN = {
@@ -170,6 +153,11 @@ KNOWN = [
 @pytest.mark.parametrize(("name", "world", "expected"), KNOWN)
 def test_known_worlds(name, world, expected):
     assert_judged(name, world(), expected)
+
+
+def test_what_is_asked_of_a_width_are_half_and_twice_the_gaussian_keys():
+    asked = verdict_on("head_widths", **more())[1].rows["d_head = 4"].asked
+    assert asked == f"at most {200 * LAW[4]:.3g} and more than {50 * LAW[4]:.3g}"
 
 
 def test_only_keys_that_could_count_as_not_used():
