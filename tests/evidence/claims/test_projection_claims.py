@@ -290,6 +290,6 @@ COMPARED += ["widths layernorm", "equal_attention scale_released"]
 """Claims and variants that are compared for their numbers."""
 
 
-@pytest.mark.parametrize(("name", "variant"), map(str.split, COMPARED))
+@pytest.mark.parametrize(("name", "variant"), [each.split() for each in COMPARED])
 def test_a_claim_has_as_many_runs_as_there_are_pairs(name, variant):
     assert_pairs_are_counted(name, next(world() for known, world, _ in KNOWN if known == name), variant)
