@@ -118,7 +118,7 @@ CAN = {
         (0.0, 0.3, {"anywhere": 0.5}),  # ceilings for any query do not judge
     ],
     "partial": [(0.2, 0.3), ((0.0, 0.2), (0.0, 0.6))],  # it helps, but not every key
-    "does not hold": [(0.3, 0.2)],
+    "does not hold": [(0.3, 0.2), ((0.0, 0.4), (0.1, 0.2))],
     "not tested": [(0.0, 0.0), (0.0, 0.3, {"unknown": 0.05})],
     ONE: [{"contexts": 1}],
     "not tested: keys “without norm”": [(0.2, None)],
