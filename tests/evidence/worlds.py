@@ -14,6 +14,11 @@ def noise(*key: int) -> np.random.Generator:
     return np.random.default_rng(key)
 
 
+def table(name: str, rows) -> pd.DataFrame:
+    """The rows as a table with the columns of its schema."""
+    return pd.DataFrame(rows, columns=SCHEMAS[name].names)
+
+
 def combinations(**values) -> pd.DataFrame:
     """A row for each combination of the given values of columns."""
     axes = [value if isinstance(value, tuple | range) else (value,) for value in values.values()]
@@ -32,45 +37,51 @@ def crossed(table, rng, **values) -> pd.DataFrame:
     return frame[SCHEMAS[table].names]
 
 
+# The majority task
+
+
 def metrics(
     ratios=None,
     angles=None,
     accuracies=None,
+    scores=None,
+    floors=None,
+    at_first=None,
     experiment="d8",
     seeds=10,
     last=14_000,
     spread=0.03,
     d_model=8,
     rate=0.001,
-    floors=None,
-    scores=None,
 ) -> pd.DataFrame:
     """A run of each variant and seed: 1,200 times its ratio steps to a test loss of 0.5, with a relative spread.
 
     Each argument that has no default number is by variant; without `ratios` all are equally fast. `angles` and
-    `accuracies`, a share, are those of every step but the first. `floors`: loss that is never left behind. `scores`:
-    standard deviation of the attention scores before and after training, between which it changes geometrically with
-    the step; attention_share follows from it.
+    `accuracies`, a share, are those of every step but the first, whose angles are `at_first`. `floors`: loss that is
+    never left behind, by variant or by variant and seed. `scores`: standard deviation of the attention scores before
+    and after training, between which it changes geometrically with the step; attention_share follows from it.
     """
+    frames, steps = [], np.arange(0, last + 1, 100)
     ratios = ratios or dict.fromkeys(angles or accuracies or scores, 1.0)
-    steps = np.arange(0, last + 1, 100)
-    frames = []
-    for number, (variant, ratio) in enumerate(ratios.items()):
-        for seed in range(seeds):
-            rng = noise(number, seed)
-            to_half = 1200 * ratio * np.exp(spread * rng.standard_normal())
-            loss = np.maximum(3 * np.exp(-np.log(6) * steps / to_half), (floors or {}).get(variant, 0.0))
-            angle = (angles or {}).get(variant, 70.0) + 20 * spread * rng.standard_normal()
-            accuracy = (accuracies or {}).get(variant, 0.9) + 0.1 * spread * rng.standard_normal()
-            first, end = (scores or {}).get(variant, (0.46, 0.02))
-            score_std = first * (end / first) ** (steps / last) * np.exp(spread * rng.standard_normal())
-            run = {"experiment": experiment, "variant": variant, "seed": seed, "d_model": d_model}
-            run |= {"base_learning_rate": rate, "learning_rate": rate, "step": steps}
-            run |= {"train_loss": loss, "test_loss": loss, "query_angle_std": 1.0, "score_std": score_std}
-            run["attention_share"] = np.exp(-(score_std**2) / 2)
-            run["test_accuracy"] = np.where(steps > 0, np.clip(accuracy, 0, 1), 0.05)
-            run["query_angle_mean"] = np.where(steps > 0, np.clip(angle, 0, 90), 72.6)
-            frames.append(pd.DataFrame(run))
+    angles, accuracies, scores, floors, at_first = (
+        each or {} for each in (angles, accuracies, scores, floors, at_first)
+    )
+    for (number, variant), seed in product(enumerate(ratios), range(seeds)):
+        normal = noise(number, seed).standard_normal
+        to_half = 1200 * ratios[variant] * np.exp(spread * normal())
+        floor = floors.get((variant, seed), floors.get(variant, 0.0))
+        loss = np.maximum(3 * np.exp(-np.log(6) * steps / to_half), floor)
+        angle = angles.get(variant, 70.0) + 20 * spread * normal()
+        accuracy = accuracies.get(variant, 0.9) + 0.1 * spread * normal()
+        first, end = scores.get(variant, (0.46, 0.02))
+        score_std = first * (end / first) ** (steps / last) * np.exp(spread * normal())
+        run = {"experiment": experiment, "variant": variant, "seed": seed, "d_model": d_model}
+        run |= {"base_learning_rate": rate, "learning_rate": rate, "step": steps}
+        run |= {"train_loss": loss, "test_loss": loss, "query_angle_std": 1.0, "score_std": score_std}
+        run["attention_share"] = np.exp(-(score_std**2) / 2)
+        run["test_accuracy"] = np.where(steps > 0, np.clip(accuracy, 0, 1), 0.05)
+        run["query_angle_mean"] = np.where(steps > 0, np.clip(angle, 0, 90), at_first.get(variant, 72.6))
+        frames.append(pd.DataFrame(run))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -82,36 +93,40 @@ def vectors(
     Untrained, queries are anywhere but where `turned_at_first` says otherwise. `offset` moves all keys along the ones
     vector, so that their plane does not contain the origin.
     """
-    ones = np.ones(dim) / np.sqrt(dim)
-    rows = []
-    for checkpoint, along in (("initial", turned_at_first or {}), ("final", turned)):
-        for number, variant in enumerate(flat):
-            for seed in range(seeds):
-                rng = noise(99, number, seed)
-                keys = rng.standard_normal((classes, dim))
-                keys -= flat[variant] * np.outer(keys @ ones, ones)
-                keys *= np.sqrt(dim) / np.linalg.norm(keys, axis=1, keepdims=True)
-                keys += offset * ones
-                queries = rng.standard_normal((classes, dim))
-                if along.get(variant):
-                    queries = 0.02 * queries + 3 * ones
-                queries *= 3.0 / np.linalg.norm(queries, axis=1, keepdims=True)
-                run = (experiment, variant, seed, dim, 0.001, checkpoint)
-                for kind, matrix in (("key", keys), ("query", queries)):
-                    rows += [(*run, token, kind, v) for token, v in enumerate(matrix)]
-    return pd.DataFrame(rows, columns=SCHEMAS["majority_vectors"].names)
+    rows, ones = [], np.ones(dim) / np.sqrt(dim)
+    places = product((("initial", turned_at_first or {}), ("final", turned)), enumerate(flat), range(seeds))
+    for (checkpoint, along), (number, variant), seed in places:
+        rng = noise(99, number, seed)
+        keys, queries = rng.standard_normal((2, classes, dim))
+        keys -= flat[variant] * np.outer(keys @ ones, ones)
+        if along.get(variant):
+            queries = 0.02 * queries + 3 * ones
+        keys, queries = (
+            length * each / np.linalg.norm(each, axis=1, keepdims=True)
+            for length, each in ((np.sqrt(dim), keys), (3.0, queries))
+        )
+        run = (experiment, variant, seed, dim, 0.001, checkpoint)
+        for kind, matrix in (("key", keys + offset * ones), ("query", queries)):
+            rows += [(*run, token, kind, v) for token, v in enumerate(matrix)]
+    return table("majority_vectors", rows)
+
+
+# Keys and losses
 
 
 def random_keys(shares, matrices=100) -> pd.DataFrame:
     """For each norm the share of matrices with an unselectable key, in d < 13 and from 13 on."""
     rows = []
-    for norm, (low, high) in shares.items():
-        for n in (10, 60):
-            for d in (3, 8, 13, 15):
-                share = low if d < 13 else high
-                mean = None if norm != "none" else share
-                rows.append((norm, n, d, matrices, share, share, 0.5 * share, mean, 0, 1e-3, 1e-12))
-    return pd.DataFrame(rows, columns=SCHEMAS["random_keys"].names)
+    for norm, n, d in product(shares, (10, 60), (3, 8, 13, 15)):
+        share = shares[norm][d >= 13]
+        mean = None if norm != "none" else share
+        rows.append((norm, n, d, matrices, share, share, 0.5 * share, mean, 0, 1e-3, 1e-12))
+    return table("random_keys", rows)
+
+
+def of_layer(share, layer: int) -> float:
+    """The share of a layer, of one share for all or one for each."""
+    return share[layer - 1] if isinstance(share, tuple) else share
 
 
 def keys(shares, model="gpt", texts="long", seeds=3, undecided=None, dimensions=(8, 2)) -> pd.DataFrame:
@@ -121,17 +136,15 @@ def keys(shares, model="gpt", texts="long", seeds=3, undecided=None, dimensions=
     at the attention input and in a head.
     """
     rows = []
-    for (place, share), seed, context, layer in product(shares.items(), range(seeds), range(4), (1, 2, 3, 4)):
+    for place, seed, context, layer in product(shares, range(seeds), range(4), (1, 2, 3, 4)):
         variant, checkpoint, site = place
         in_head = site.startswith("head")
-        here = share[layer - 1] if isinstance(share, tuple) else share
-        parts = (here, (undecided or {}).get(place, 0))
-        hit, open_ = (round(1000 * part * (1 + 0.02 * seed)) for part in parts)
+        parts = of_layer(shares[place], layer), (undecided or {}).get(place, 0)
+        counts = [round(1000 * part * (1 + 0.02 * seed)) for part in parts]
         for head in (0, 1) if in_head else (None,):
             key = (model, variant, seed, checkpoint, texts, context, layer, site, head, False, 1000)
-            rows.append((*key, dimensions[in_head], hit, open_, 1e-3, 1e-12))
-    frame = pd.DataFrame(rows, columns=SCHEMAS["key_selectability"].names)
-    return frame.astype({"head": "Int64"})
+            rows.append((*key, dimensions[in_head], *counts, 1e-3, 1e-12))
+    return table("key_selectability", rows).astype({"head": "Int64"})
 
 
 def losses(
@@ -152,59 +165,55 @@ def losses(
     The differences vary with the seed by `spread`, the losses themselves, of about 6 nats, by `own`. `more`: other
     variants, each with its loss minus LayerNorm's.
     """
-    above = {"layernorm": 0.0, "projection": gap, "no_attention": worth, "layernorm_shrunk": 0.0} | (
-        more or {}
-    )
+    above = {"layernorm": 0.0, "projection": gap, "no_attention": worth, "layernorm_shrunk": 0.0}
     rows = []
-    for seed, (number, (variant, higher)) in product(range(seeds), enumerate(above.items())):
+    for seed, (number, (variant, higher)) in product(range(seeds), enumerate((above | (more or {})).items())):
         apart = noise(8, number, seed, round(1e5 * rate), steps).standard_normal()
-        higher += (number > 0) * spread * apart
-        start = 9.0 + untrained_gap * (variant == "projection")
-        for step, loss in ((0, start), (steps, 6.0 + own * noise(7, seed).standard_normal() + higher)):
+        end = 6.0 + own * noise(7, seed).standard_normal() + higher + (number > 0) * spread * apart
+        for step, loss in ((0, 9.0 + untrained_gap * (variant == "projection")), (steps, end)):
             rows.append((model, variant, seed, step, step * 100, loss, loss, unigram, 0.0, rate, steps, 1.0))
-    return pd.DataFrame(rows, columns=SCHEMAS["language_model_metrics"].names)
+    return table("language_model_metrics", rows)
 
 
-def losses_by_rate(
-    model, curves, rates=(0.001, 0.003, 0.01), lengths=(1000,), closes=0.0, **options
-) -> pd.DataFrame:
-    """Models with a loss for each variant and rate, minus that of LayerNorm at its best rate; see `losses`.
-
-    At each length but the first, variants other than LayerNorm come nearer to it by `closes` than at the one before.
-    """
+def losses_by_rate(model, curves, rates=(0.001, 0.003, 0.01), **options) -> pd.DataFrame:
+    """Models with a loss for each variant and rate, minus that of LayerNorm at its best rate; see `losses`."""
     tables = []
-    for (number, steps), (i, rate) in product(enumerate(lengths), enumerate(rates)):
-        above = {name: curve[i] - closes * number * (name != "layernorm") for name, curve in curves.items()}
-        table = losses(0.0, model=model, rate=rate, steps=steps, more=above, **options)
-        tables.append(table[table.variant.isin(curves)])
+    for i, rate in enumerate(rates):
+        above = {name: curve[i] for name, curve in curves.items()}
+        own = losses(0.0, model=model, rate=rate, more=above, **options)
+        tables.append(own[own.variant.isin(curves)])
     return pd.concat(tables, ignore_index=True)
 
 
+# The statements of other documents
+
+
 def geometry(
-    difference=1e-14, rank_lost=1, rms_rank_lost=0, deviation=1e-15, rms_deviation=1e-15, near=None, away=None
+    difference=1e-14,
+    rank_lost=1,
+    rms_rank_lost=0,
+    deviation=1e-15,
+    rms_deviation=1e-15,
+    near=None,
+    away=None,
+    close=1e-5,
 ) -> pd.DataFrame:
     """LayerNorm and RMSNorm in 4 and 16 dimensions; other radii with a smaller eps, other differences with eps outside.
 
-    `near` and `away`: the radius over its root for inputs of a root mean square of 1e-5 and 1, for each place of eps.
+    `near` and `away`: the radius over its root for inputs whose root mean square is `close` and 1, by place of eps.
     """
-    rows = []
+    rows, exact = [], {"inside": 1.0, "outside": 1.0}
     for n in (4, 16):
         for place, factor in (("inside", 1.0), ("outside", 1e8)):
             rows.append(("layernorm", n, place, 1e-5, 1.0, "difference_from_torch", difference * factor))
-        for size, radii in ((1e-5, near or {}), (1.0, away or {})):
-            for place, radius in ({"inside": 1.0, "outside": 1.0} | radii).items():
-                for eps, mean in ((1e-5, radius), (1e-12, 3.0)):
-                    rows.append(("layernorm", n, place, eps, size * np.sqrt(n), "radius_mean", mean))
-        for norm, lost in (("layernorm", rank_lost), ("rmsnorm", rms_rank_lost)):
-            stretched = deviation if norm == "layernorm" else rms_deviation
-            shape = {
-                "rank": n - lost,
-                "axes_deviation": stretched,
-                "axes_cosine": 0.0,
-                "centre_deviation": 0.0,
-            }
+        for (size, radii), place in product(((close, near or {}), (1.0, away or {})), exact):
+            for eps, mean in ((1e-5, (exact | radii)[place]), (1e-12, 3.0)):
+                rows.append(("layernorm", n, place, eps, size * np.sqrt(n), "radius_mean", mean))
+        shapes = (("layernorm", rank_lost, deviation), ("rmsnorm", rms_rank_lost, rms_deviation))
+        for norm, lost, off in shapes:
+            shape = {"rank": n - lost, "axes_deviation": off, "axes_cosine": 0.0, "centre_deviation": 0.0}
             rows += [(norm, n, None, 0.0, np.nan, name, float(v)) for name, v in shape.items()]
-    return pd.DataFrame(rows, columns=SCHEMAS["geometry"].names)
+    return table("geometry", rows)
 
 
 def fusion(errors, seeds=5, narrow=0.5) -> pd.DataFrame:
@@ -215,39 +224,35 @@ def fusion(errors, seeds=5, narrow=0.5) -> pd.DataFrame:
     rows = []
     for name, seed in product(errors, range(seeds)):
         error = errors[name] * (1 + 0.01 * seed)
-        for source, d, missed in (
-            ("random", 32, error),
-            ("random", 8, narrow * error),
-            ("language_model", 64, 0.7),
-        ):
-            rows.append((source, seed, 1, name, d, missed))
-    return pd.DataFrame(rows, columns=SCHEMAS["fusion"].names)
+        cells = (("random", 32, error), ("random", 8, narrow * error), ("language_model", 64, 0.7))
+        rows += [(source, seed, 1, name, d, missed) for source, d, missed in cells]
+    return table("fusion", rows)
 
 
-def placement(gap, seeds=3) -> pd.DataFrame:
-    """Post-norm's training loss minus pre-norm's at each learning rate, in deep networks; none in shallow ones."""
+def placement(gap, seeds=3, lost=()) -> pd.DataFrame:
+    """Post-norm's training loss minus pre-norm's at each learning rate, in deep networks; none in shallow ones.
+
+    `lost`: pairs of placement and seed of deep networks that diverge.
+    """
     rows = []
-    for name, depth, rate, seed in product(("pre", "post"), (2, 24), gap, range(seeds)):
+    for name, depth, rate, seed, step in product(("pre", "post"), (2, 24), gap, range(seeds), range(20)):
         more = gap[rate] * (1 + 0.05 * seed) if name == "post" and depth == 24 else 0.001 * seed
-        rows += [(name, depth, rate, seed, step, 4.0 + more) for step in range(20)]
-    return pd.DataFrame(rows, columns=SCHEMAS["placement"].names)
+        diverged = (name, seed) in lost and depth == 24 and step > 10
+        rows.append((name, depth, rate, seed, step, np.inf if diverged else 4.0 + more))
+    return table("placement", rows)
 
 
 def untrained_gradients(decades, seeds=3) -> pd.DataFrame:
     """By how many decades the first layer's gradient changes from 2 to 16 layers, with residuals and without."""
-    rows = []
-    for name, ends in decades.items():
-        for residual, change in zip((True, False), ends, strict=True):
-            for seed, (depth, share) in product(range(seeds), ((2, 0.0), (8, 0.3), (16, 1.0))):
-                norm = 10 ** (share * change + 0.01 * seed * share)
-                rows.append((name, residual, depth, seed, norm))
-    return pd.DataFrame(rows, columns=SCHEMAS["untrained_gradients"].names)
+    rows, depths = [], ((2, 0.0), (8, 0.3), (16, 1.0))
+    for name, i, seed, (depth, share) in product(decades, (0, 1), range(seeds), depths):
+        rows.append((name, not i, depth, seed, 10 ** (share * (decades[name][i] + 0.01 * seed))))
+    return table("untrained_gradients", rows)
 
 
-def batch_dependence(
-    layernorm: float, exponent: float, padding: float = 0.5, seeds: int = 3, spread: float = 0.01
-) -> pd.DataFrame:
-    """Changes of a token's output: LayerNorm's, BatchNorm's as a power of the batch size, and that by padding.
+def batch_dependence(layernorm, exponent, padding=0.5, seeds=3, spread=0.01) -> pd.DataFrame:
+    """Changes of a token's output: BatchNorm's as a power of the batch size, and that by padding; a single one of
+    LayerNorm's.
 
     Of a third of the padding BatchNorm's changes by a third as much.
     """
@@ -255,19 +260,19 @@ def batch_dependence(
     for seed, size in product(range(seeds), (1, 4, 16, 64)):
         power = exponent + spread * noise(4, seed).standard_normal()
         rows += [
-            ("layernorm", "others", size, 0.0, seed, layernorm),
-            ("layernorm", "padding", size, 0.75, seed, layernorm),
+            ("layernorm", "others", size, 0.0, seed, layernorm * (size == 4 and seed == 1)),
+            ("layernorm", "padding", size, 0.75, seed, 0.0),
             ("batchnorm", "others", size, 0.0, seed, 0.5 * size**power),
             ("batchnorm", "padding", size, 0.25, seed, padding / 3),
             ("batchnorm", "padding", size, 0.75, seed, padding * (1 + 0.1 * seed)),
         ]
-    return pd.DataFrame(rows, columns=SCHEMAS["batch_dependence"].names)
+    return table("batch_dependence", rows)
 
 
 def score_scale(
-    exponent, spread=0.001, seeds=5, kept=(0.1, 0.9), gradient=(0.1, 0.9), grows=(1.0, 0.5)
+    spread=0.001, seeds=5, kept=(0.1, 0.9), gradient=(0.1, 0.9), grows=(1.0, 0.5)
 ) -> pd.DataFrame:
-    """Scores of random queries and keys; the standard deviation of those of mean 0 grows with `exponent`.
+    """Scores of random queries and keys; short vectors say the opposite of the longest.
 
     `kept` and `gradient`: entropy share and trace of the Jacobian without the division and with it. `grows`:
     exponents of mean and standard deviation for vectors of mean 1.
@@ -275,13 +280,31 @@ def score_scale(
     rows = []
     for seed, d_k, divided in product(range(seeds), (4, 16, 64, 256), (False, True)):
         random = spread * noise(3, seed).standard_normal()
-        half = 0.5 * divided
-        std, level, wide = (d_k ** (power - half + random) for power in (exponent, *grows))
-        ends = [pair[divided] + 10 * random for pair in (kept, gradient)]
+        std, level, wide = (d_k ** (power - 0.5 * divided + random) for power in (0.5, *grows))
+        ends = [pair[divided if d_k > 4 else not divided] + 10 * random for pair in (kept, gradient)]
         rows.append(("normal", seed, d_k, divided, 0.0, std, *ends))
         rows.append(("normal_mean_1", seed, d_k, divided, level, wide, *ends))
-    return pd.DataFrame(rows, columns=SCHEMAS["score_scale"].names)
+    return table("score_scale", rows)
 
+
+def position_probe(trained, untrained, spread=0.01, seeds=4, context_length=20) -> pd.DataFrame:
+    """Shares of positions that a probe names before the last of three layers of pre-norm, with residuals and without.
+
+    Before the earlier layers, in the shallower networks and in post-norm they are others, and one run diverged.
+    """
+    rows = []
+    places = product(("pre", "post"), (2, 3), (0.001, 0.01), range(seeds), (0, 9), (True, False), (1, 2, 3))
+    for kind, depth, rate, seed, step, residual, layer in places:
+        share = (trained if step else untrained)[not residual] + 0.02 * (rate < 0.01)
+        share += spread * noise(5, seed, step).standard_normal() * (1 if residual else -1)
+        share = share if (kind, depth, layer) == ("pre", 3, 3) else 1 - share / 2
+        share = np.nan if (rate, seed, step) == (0.01, 1, 9) else share
+        if layer <= depth:
+            rows.append((kind, depth, rate, seed, residual, context_length, step, layer, share))
+    return table("position_probe", rows)
+
+
+# Pretrained models
 
 PRETRAINED_N = 200
 """Keys in a context of the artificial pretrained model, which has two layers of two heads."""
@@ -290,12 +313,12 @@ PRETRAINED_N = 200
 def pretrained_keys(shares, contexts=4, undecided=0.0, model="minilm") -> pd.DataFrame:
     """Unselectable keys for each (site, dimensions): one share or one a layer, a little more by context."""
     rows = []
-    for ((site, d), share), context, layer, head in product(shares.items(), range(contexts), (1, 2), (0, 1)):
-        here = share[layer - 1] if isinstance(share, tuple) else share
-        hit, open_ = (round(PRETRAINED_N * part * (1 + 0.02 * context)) for part in (here, undecided))
-        sizes = (False, PRETRAINED_N, d, hit, open_ if site == "head" else 0)
-        rows.append((model, context, layer, site, head, *sizes, 1e-3, 1e-12))
-    return pd.DataFrame(rows, columns=SCHEMAS["pretrained_keys"].names).astype({"head": "Int64"})
+    for place, context, layer, head in product(shares, range(contexts), (1, 2), (0, 1)):
+        site, d = place
+        parts = of_layer(shares[place], layer), undecided * (site == "head")
+        counts = [round(PRETRAINED_N * part * (1 + 0.02 * context)) for part in parts]
+        rows.append((model, context, layer, site, head, False, PRETRAINED_N, d, *counts, 1e-3, 1e-12))
+    return table("pretrained_keys", rows).astype({"head": "Int64"})
 
 
 def ceilings(pairs: pd.DataFrame) -> pd.DataFrame:
@@ -327,11 +350,6 @@ def random_pairs(rng, words=("a", "b"), **values) -> pd.DataFrame:
     return frame.assign(lower=lower, upper=upper, received_max=got, token=token)
 
 
-def attention_ceilings(*arguments, **options) -> pd.DataFrame:
-    """Table attention_ceilings of the pairs of `ceiling_pairs`."""
-    return ceilings(ceiling_pairs(*arguments, **options))
-
-
 def ceiling_pairs(
     below, received=0.05, unknown=0.0, contexts=4, anywhere=0.0, model="minilm"
 ) -> pd.DataFrame:
@@ -340,24 +358,23 @@ def ceiling_pairs(
     Both vary a little between contexts. `received`: share of the keys that get more than half from their text;
     `unknown`: share of the keys as used whose bounds enclose a half; `anywhere`: share below it for any query.
     """
+    run = {"model": model, "variant": None, "seed": None, "checkpoint": "pretrained", "n_keys": PRETRAINED_N}
     rows, position = [], np.arange(PRETRAINED_N)
-    for (normalised, share), context, layer, head, queries in product(
-        below.items(), range(contexts), (1, 2), (0, 1), ("any", "norm")
+    run["token"] = np.where(position < 20, "the", np.where(position < 150, "of", "norm"))
+    for normalised, context, layer, head, queries in product(
+        below, range(contexts), (1, 2), (0, 1), ("any", "norm")
     ):
-        here = share[layer - 1] if isinstance(share, tuple) else share
-        here = here if queries == "norm" else anywhere
+        here = of_layer(below[normalised], layer) if queries == "norm" else anywhere
         low = position < round(PRETRAINED_N * here * (1 + 0.04 * context))
         upper = np.where(low, 0.05 + 0.2 * (head + 1), 0.9)
         top = position >= PRETRAINED_N - round(PRETRAINED_N * received * (1 - 0.04 * context))
-        got = np.where(top, 0.8, 0.02 * layer)
-        open_ = (normalised == "as used") & (position >= PRETRAINED_N * (1 - unknown))
         used = normalised == "as used"
-        run = {"model": model, "variant": None, "seed": None, "checkpoint": "pretrained", "context": context}
-        place = {"layer": layer, "head": head, "queries": queries, "normalised": normalised}
-        keys = {"position": position, "n_keys": PRETRAINED_N, "dimensions": 32}
-        keys["token"] = np.where(position < 20, "the", np.where(position < 150, "of", "norm"))
+        open_ = used & (position >= PRETRAINED_N * (1 - unknown))
+        place = {"context": context, "layer": layer, "head": head, "position": position, "dimensions": 32}
+        place |= {"queries": queries, "normalised": normalised}
         bounds = {"lower": np.where(open_, 0.3, upper * (1 - 1e-9)), "upper": upper}
-        rows.append(pd.DataFrame(run | place | keys | bounds | {"received_max": got if used else np.nan}))
+        got = np.where(top, 0.8, 0.02 * layer) if used else np.nan
+        rows.append(pd.DataFrame(run | place | bounds | {"received_max": got}))
     return pd.concat(rows, ignore_index=True)
 
 
@@ -371,7 +388,7 @@ def ones_share(ratio: float, random: float, contexts: int = 4, model: str = "min
         d, here = (16, mean * (0.5 + norm / 4) * 1.02**context) if norm < 4 else (4, 3.9)
         checkpoint = "pretrained" if seed is None else "random"
         rows.append((model, None, seed, checkpoint, context, norm, f"norm_{norm}", d, here / d))
-    return pd.DataFrame(rows, columns=SCHEMAS["ones_share"].names)
+    return table("ones_share", rows)
 
 
 def projection_shift(moved: float, contexts: int = 4, model: str = "minilm") -> pd.DataFrame:
@@ -383,35 +400,13 @@ def projection_shift(moved: float, contexts: int = 4, model: str = "minilm") -> 
     for context, layer, head in product(range(contexts), (1, 2), (0, 1)):
         share = moved * layer / 1.5 * (1 + 0.02 * context + 0.1 * head - 0.05)
         rows.append((model, context, layer, head, "left out", share, 0.3))
-    return pd.DataFrame(rows, columns=SCHEMAS["projection_shift"].names)
-
-
-def position_probe(trained, untrained, spread=0.01, seeds=4, context_length=20) -> pd.DataFrame:
-    """Shares of positions that a probe names before the last of three layers of pre-norm, with residuals and without.
-
-    Before the earlier layers, in the shallower networks and in post-norm they are others, and one run diverged.
-    """
-    rows = []
-    for kind, depth, rate, seed, step in product(
-        ("pre", "post"), (2, 3), (0.001, 0.01), range(seeds), (0, 9)
-    ):
-        for residual, layer in product((True, False), range(1, depth + 1)):
-            share = (trained if step else untrained)[not residual] + 0.02 * (rate < 0.01)
-            share += spread * noise(5, seed, step).standard_normal() * (1 if residual else -1)
-            there = (kind, depth, layer) == ("pre", 3, 3)
-            share = share if there else 1 - share / 2
-            lost = (rate, seed, step) == (0.01, 1, 9)
-            place = (kind, depth, rate, seed, residual, context_length, step, layer)
-            rows.append((*place, np.nan if lost else share))
-    return pd.DataFrame(rows, columns=SCHEMAS["position_probe"].names)
+    return table("projection_shift", rows)
 
 
 def gaussian_law() -> pd.DataFrame:
     """Thresholds that grow by half from one dimension to the next, and end at a million keys."""
-    rows = []
-    for d, (share, factor), causal in product(
-        (2, 8, 32, 64), ((0.01, 1), (0.1, 4), (0.5, 16)), (False, True)
-    ):
+    rows, shares = [], ((0.01, 1), (0.1, 4), (0.5, 16))
+    for d, (share, factor), causal in product((2, 8, 32, 64), shares, (False, True)):
         n = round(2 * factor * (1 + causal) * 1.3**d)
         rows.append((d, share, causal, n if n <= 1e6 else np.nan))
-    return pd.DataFrame(rows, columns=SCHEMAS["gaussian_law"].names).astype({"n": float})
+    return table("gaussian_law", rows).astype({"n": float})

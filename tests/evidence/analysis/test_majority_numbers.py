@@ -29,13 +29,11 @@ def test_attention_is_equal_from_the_last_time_that_it_comes_to_be_so():
         "in_between": ((0, 1.0), (100, 0.8), (200, 1.0)),
         "not_at_the_end": ((0, 1.0), (100, 1.0), (200, 0.8)),
     }
-    runs = [run(variant, *points, column="attention_share") for variant, points in shares.items()]
-    table = majority.arrivals(pd.concat(runs), ["variant"], "attention_share", 0.9, for_good=True)
-    table = table.set_index("variant")
+    runs = pd.concat(run(variant, *points, column="attention_share") for variant, points in shares.items())
+    table = majority.arrivals(runs, ["variant"], "attention_share", 0.9, for_good=True).set_index("variant")
     halfway = (101 * 201) ** 0.5 - 1  # of the logarithms of one more step
-    assert table.steps["from_the_start"] == 0
-    assert table.steps["once"] == table.steps["in_between"] == pytest.approx(halfway)
-    assert np.isnan(table.steps["not_at_the_end"]) and table.last_step["not_at_the_end"] == 200
+    assert [*table.steps[[*shares]]] == pytest.approx([0, halfway, halfway, np.nan], nan_ok=True)
+    assert table.last_step["not_at_the_end"] == 200
 
 
 def test_fewer_keys_than_dimensions_lie_on_a_plane():

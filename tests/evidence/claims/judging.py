@@ -1,8 +1,10 @@
 """The verdict on one claim, for the tests of this folder.
 
 The number of a claim is computed a second time, by functions of the modules `recomputed_...` that take the tables by
-name and share no code with the first.
+name and share no code with the first; so are some numbers of controls.
 """
+
+from functools import partial
 
 import pandas as pd
 import pytest
@@ -13,38 +15,60 @@ import recomputed_projection
 
 from layernorm_roles.evidence import claims
 
-OURS = {"reproduced": "holds", "reversed": "does not hold", "not reproduced": "does not hold"}
-"""What the verdicts on claims of the paper are called in a setting that is not the paper's."""
-
 PROVENANCE = dict.fromkeys("config version git_commit seed_rule torch python device".split(), "x")
 CLAIMS = {claim.name: claim for claim in claims.CLAIMS}
 
-
-MODULES = (
-    recomputed_projection,
-    recomputed_language_model,
-    recomputed_pretrained,
-    recomputed_documents,
-)
+MODULES = (recomputed_projection, recomputed_language_model, recomputed_pretrained, recomputed_documents)
 RECOMPUTED = {name: function for module in MODULES for name, function in module.RECOMPUTED.items()}
 
 
 def verdict_on(name: str, **tables: pd.DataFrame) -> tuple[str, pd.Series]:
     """The verdict on the claim `name`, and the claim's row of table `claims`, whose number is the recomputed one.
 
-    The row has the claim's rows of table `comparisons` as well, in their order under `all_rows` and by what is compared
-    under `rows`: there the first, where two differ in the statistic alone. Claims on ceilings are recomputed from the
-    table `pairs`, see worlds.ceiling_pairs.
+    The row has as `rows` the claim's rows of table `comparisons`, by what is compared: the first, where two differ in
+    the statistic alone. Claims on ceilings are recomputed from the table `pairs`, see worlds.ceiling_pairs.
     """
     claim = CLAIMS[name]
     outcome = claim.judge(tables)
     row = pd.Series(claim.row(outcome, tables))
     if pd.notna(row.measured):
         assert RECOMPUTED[name](tables) == pytest.approx(row.measured, rel=1e-9, abs=1e-12)
+    if outcome.comparisons and name in (controls := recomputed_language_model.CONTROLS):
+        assert controls[name](tables) == pytest.approx(row.control_measured, rel=1e-9, abs=1e-12, nan_ok=True)
     found, rows = list(claim.comparisons(outcome)), {}
     told_apart = {(each["comparison"], each["statistic"], each["asked"]) for each in found}
     assert len(told_apart) == len(found)
     for each in found:
         rows.setdefault(each["comparison"], pd.Series(each))
-    row["rows"], row["all_rows"] = rows, [pd.Series(each) for each in found]
+    row["rows"] = rows
     return row.verdict, row
+
+
+def known(name: str, make, cases: dict):
+    """The claim, a function that makes the tables of a world, and what is expected of it, for each of the worlds.
+
+    `cases` has the worlds by what is expected, see `assert_judged`: tuples of arguments of `make`, of which the last
+    may be a dictionary of options, or such a dictionary alone.
+    """
+    for expected, worlds in cases.items():
+        for each in worlds:
+            *arguments, last = (each,) if isinstance(each, dict) else each
+            options = last if isinstance(last, dict) else {}
+            yield name, partial(make, *arguments, *([] if options else [last]), **options), expected
+
+
+def assert_judged(name: str, tables: dict, expected: str) -> None:
+    """Compare verdict and reason with what is expected.
+
+    That is a verdict, "verdict; models that pass the test, too", or "verdict: words of the reason".
+    """
+    verdict, row = verdict_on(name, **tables)
+    expected, _, words = expected.partition(": ")
+    assert "; ".join(filter(None, (verdict, row.also_passed_by))) == expected, row.reason
+    assert words in row.reason
+
+
+def assert_pairs_are_counted(name: str, tables: dict, variant: str) -> None:
+    """Without a seed of one of the variants that are compared the claim has a run less."""
+    few = {table: rows[(rows.variant != variant) | (rows.seed != 0)] for table, rows in tables.items()}
+    assert verdict_on(name, **few)[1].n_seeds == verdict_on(name, **tables)[1].n_seeds - 1

@@ -78,10 +78,12 @@ def gap(model):
 PAPER_RATE = "gpt_paper_rate"
 
 
-def small_size(t) -> float:
-    """What a small input adds to the loss, mean of with and without scaling, of the seeds that ran with all four."""
+def size_and_scaling(t) -> tuple[float, float]:
+    """What a small input and what leaving out the scaling add to the loss, of the seeds that ran with all four."""
     f = final(t, PAPER_RATE)[["layernorm", "layernorm_shrunk", "projection", "projection_grown"]].dropna()
-    return ((f.layernorm_shrunk - f.layernorm).mean() + (f.projection - f.projection_grown).mean()) / 2
+    size = (f.layernorm_shrunk - f.layernorm).mean() + (f.projection - f.projection_grown).mean()
+    scaling = (f.projection_grown - f.layernorm).mean() + (f.projection - f.layernorm_shrunk).mean()
+    return size / 2, scaling / 2
 
 
 def short_of_attention(t) -> float:
@@ -133,9 +135,9 @@ def learnt(t, model: str = "gpt_bytes") -> float:
 # Keys
 
 
-def trained_keys(t, model, variant, site, texts="long", causal=False) -> pd.DataFrame:
+def of_keys(t, model, variant, site, texts="long", causal=False, checkpoint="final") -> pd.DataFrame:
     """The rows on the keys of trained models among all keys of their contexts, or among those before them."""
-    k = t["key_selectability"].query("causal == @causal and checkpoint == 'final'")
+    k = t["key_selectability"].query("causal == @causal and checkpoint == @checkpoint")
     return k[(k.model == model) & (k.variant == variant) & (k.site == site) & (k.texts == texts)]
 
 
@@ -147,16 +149,13 @@ def percent(k: pd.DataFrame, *by: str) -> pd.Series:
 def by_layer(model, variant, site, **options):
     """Mean over seeds of the mean over layers of the mean over contexts and heads."""
     return lambda t: (
-        percent(trained_keys(t, model, variant, site, **options), "seed", "layer")
-        .unstack()
-        .mean(axis=1)
-        .mean()
+        percent(of_keys(t, model, variant, site, **options), "seed", "layer").unstack().mean(axis=1).mean()
     )
 
 
 def hit(t, model, variant) -> pd.Series:
     """Per cent of sentences with an unselectable key, by seed."""
-    k = trained_keys(t, model, variant, "after_norm", "sentences")
+    k = of_keys(t, model, variant, "after_norm", "sentences")
     worst = k.pivot_table(index=["seed", "context"], values="n_unselectable", aggfunc="max").n_unselectable
     return worst.gt(0).groupby("seed").mean() * 100
 
@@ -165,7 +164,7 @@ def head_widths(t) -> float:
     """By how many points more keys are unselectable than of Gaussian keys, mean over the models of other widths."""
     points = []
     for model in sorted({name for name in t["key_selectability"].model if "heads_" in name}):
-        k = trained_keys(t, model, "layernorm", "head")
+        k = of_keys(t, model, "layernorm", "head")
         law = np.mean(
             [100 * expected_unselectable(n, d) / n for n, d in zip(k.n_keys, k.dimensions, strict=True)]
         )
@@ -203,7 +202,7 @@ RECOMPUTED = {
     "loss_gap_best_rate_bytes": gap("bytes_rates"),
     "loss_gap_keys": lambda t: difference(t, PAPER_RATE, "projection", "layernorm_shrunk").mean(),
     "attention_needs_size": lambda t: (scores(t).projection_grown - scores(t).projection).mean(),
-    "size_or_scaling": small_size,
+    "size_or_scaling": lambda t: size_and_scaling(t)[0],
     "gap_is_attention": short_of_attention,
     "size_in_scores": beyond_half_in_scores,
     "stability": lambda t: float(np.exp(stable_rates(t, "gpt_rates", midway).mean())),
@@ -215,3 +214,17 @@ RECOMPUTED = {
     "head_widths": head_widths,
 }
 """For each claim the function that computes `measured` from the tables of a reproduction."""
+
+CONTROLS = {
+    "table_1": by_layer("gpt", "projection", "after_norm", checkpoint="initial"),
+    "table_1_paper_rate": by_layer(PAPER_RATE, "projection", "after_norm", checkpoint="initial"),
+    "table_2_paper_rate": by_layer(PAPER_RATE, "layernorm", "before_norm", checkpoint="initial"),
+    "loss_gap": lambda t: difference(t, PAPER_RATE, "projection", "layernorm_shrunk").mean(),
+    "loss_gap_short": gap("gpt_rates"),
+    "loss_gap_best_rate_bytes": lambda t: difference(
+        t, "bytes_rates", "projection_scalar", "layernorm"
+    ).mean(),
+    "size_or_scaling": lambda t: size_and_scaling(t)[1],
+    "heads_qk_norm": by_layer("gpt", "layernorm", "head"),
+}
+"""Functions that compute `control_measured`, of claims that the kept reproduction does not all have."""

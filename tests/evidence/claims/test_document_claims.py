@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 import worlds
-from judging import CLAIMS, verdict_on
-
-from layernorm_roles.evidence.claims import rules
+from judging import CLAIMS, assert_judged
 
 EXACT = 1e-20
 FUSION = {"plain": EXACT, "residual": 0.5, "norm": 0.05, "residual_norm": 0.5}
 SLOW_AND_FAST = {0.001: 0.5, 0.003: 0.8}
 WELL = {"away": {"inside": 1.0, "outside": 0.995}, "near": {"inside": 0.1, "outside": 0.5}}
-
-
+GRADIENTS = {"pre": (0.1, -2), "none": (-0.5, -9)}
+PRE, POST = ([(name, seed) for seed in range(3)] for name in ("pre", "post"))
+DIVERGED = "of these runs diverged and count as infinitely bad."
+PROBE = worlds.position_probe((0.8, 0.1), (0.9, 0.5))
 WORLDS = [
     ("geometry", worlds.geometry(), "holds"),
     ("geometry", worlds.geometry(difference=1e-3), "partial"),
@@ -29,7 +29,7 @@ WORLDS = [
     ("placement", worlds.placement({0.001: -0.5, 0.003: 0.8}), "partial"),
     ("placement", worlds.placement({0.001: -0.5, 0.003: -0.8}), "does not hold"),
     ("placement", worlds.placement({0.001: 0.001}), "not tested"),
-    ("residual_connections", worlds.untrained_gradients({"pre": (0.1, -2), "none": (-0.5, -9)}), "holds"),
+    ("residual_connections", worlds.untrained_gradients(GRADIENTS), "holds"),
     ("residual_connections", worlds.untrained_gradients({"pre": (0.1, -2), "none": (9, -3)}), "partial"),
     ("residual_connections", worlds.untrained_gradients({"pre": (0.1, -0.2), "none": (0.1, -3)}), "partial"),
     ("residual_connections", worlds.untrained_gradients({"pre": (3, -2), "none": (-9, -3)}), "does not hold"),
@@ -39,97 +39,61 @@ WORLDS = [
     ("batch_dependence", worlds.batch_dependence(0.0, 0.5), "partial"),
     ("batch_dependence", worlds.batch_dependence(0.1, 0.5), "does not hold"),
     ("batch_dependence", worlds.batch_dependence(0.0, 0.0, spread=1.0), "not tested"),
-    ("score_saturation", worlds.score_scale(0.5), "holds"),
-    ("score_saturation", worlds.score_scale(0.5, gradient=(0.9, 0.1)), "partial"),
-    ("score_saturation", worlds.score_scale(0.5, kept=(0.9, 0.1), gradient=(0.9, 0.1)), "does not hold"),
-    ("score_saturation", worlds.score_scale(0.5, seeds=1), "not tested"),
-    ("score_mean", worlds.score_scale(0.5), "partial"),
-    ("score_mean", worlds.score_scale(0.5, grows=(1.0, 1.0)), "holds"),
-    ("score_mean", worlds.score_scale(0.5, grows=(0.5, 0.5)), "does not hold"),
-    ("score_mean", worlds.score_scale(0.5, grows=(1.0, 1.0), spread=0.1), "not tested"),
+    ("score_saturation", worlds.score_scale(), "holds"),
+    ("score_saturation", worlds.score_scale(gradient=(0.9, 0.1)), "partial"),
+    ("score_saturation", worlds.score_scale(kept=(0.9, 0.1), gradient=(0.9, 0.1)), "does not hold"),
+    ("score_mean", worlds.score_scale(), "partial"),
+    ("score_mean", worlds.score_scale(grows=(1.0, 1.0)), "holds"),
+    ("score_mean", worlds.score_scale(grows=(0.5, 0.5)), "does not hold"),
+    ("score_mean", worlds.score_scale(grows=(1.0, 1.0), spread=0.1), "not tested"),
     ("geometry", worlds.geometry(rms_deviation=1e-3), "partial"),
     ("fusion_norm", worlds.fusion(FUSION | {"residual": EXACT}), "holds"),
     ("fusion_norm", worlds.fusion(FUSION | {"residual": EXACT}, narrow=0.1), "partial"),
     ("fusion_norm", worlds.fusion(FUSION), "partial"),
     ("fusion_norm", worlds.fusion(FUSION | {"norm": 1e-3}), "does not hold"),
-    ("residual_position", worlds.position_probe((0.8, 0.1), (0.9, 0.5)), "holds"),
+    ("residual_position", PROBE, "holds; untrained models"),
     ("residual_position", worlds.position_probe((0.13, 0.1), (0.9, 0.1)), "does not hold"),
     ("residual_position", worlds.position_probe((0.1, 0.8), (0.9, 0.1)), "does not hold"),
     ("residual_position", worlds.position_probe((0.16, 0.1), (0.9, 0.1), spread=0.05), "not tested"),
     ("residual_position", worlds.position_probe((0.2, 0.1), (0.9, 0.1), context_length=5), "does not hold"),
+    ("geometry", worlds.geometry().query("norm == 'layernorm'"), "not tested: no ellipsoid of rmsnorm"),
+    # vectors of four or sixteen entries whose length is above the threshold, and their root mean square below
+    ("geometry_radius", worlds.geometry(**WELL, close=6e-4), "holds"),
+    ("placement", worlds.placement({0.001: 0.5}).query("placement == 'pre'"), "not tested: no post-norm."),
+    ("placement", worlds.placement({0.001: 0.5}, lost=POST), f"holds: 3 {DIVERGED}"),
+    ("placement", worlds.placement({0.001: 0.5}, lost=PRE), f"does not hold: 3 {DIVERGED}"),
+    (
+        "placement",
+        worlds.placement({0.001: 0.5}, lost=POST[:1]),
+        f"not tested: 1 {DIVERGED}",
+    ),  # it may be this seed
+    (
+        "placement",
+        worlds.placement({0.001: 0.5}, lost=PRE + POST),
+        f"does not hold: 6 {DIVERGED}",
+    ),  # neither is worse
+    # networks whose first layer has no gradient have lost all decades
+    ("residual_connections", worlds.untrained_gradients(GRADIENTS | {"none": (-0.5, -400)}), "holds"),
+    (
+        "residual_position",
+        PROBE.assign(position_accuracy=PROBE.position_accuracy.where(PROBE.step == 0)),
+        "not tested",
+    ),
+    ("residual_position", PROBE[PROBE.residual], "not tested"),
+    ("residual_position", PROBE[PROBE.placement == "post"], "not tested"),
 ]
 
 
 def tables(name, world):
-    """The tables of a claim by name; a world of a single table is that of the claim's."""
-    return world if isinstance(world, dict) else {CLAIMS[name].tables[0]: world}
+    return {CLAIMS[name].tables[0]: world}
 
 
 @pytest.mark.parametrize(("name", "world", "expected"), WORLDS)
 def test_worlds(name, world, expected):
-    verdict, row = verdict_on(name, **tables(name, world))
-    assert verdict == expected, row.reason
+    assert_judged(name, tables(name, world), expected)
 
 
-@pytest.mark.parametrize(
-    ("lost", "verdict"),
-    [
-        ({"post": (0, 1, 2)}, "holds"),
-        ({"pre": (0, 1, 2)}, "does not hold"),
-        ({"post": (0,)}, "not tested"),  # one of three: it may be this seed
-        ({"pre": (0, 1, 2), "post": (0, 1, 2)}, "does not hold"),  # neither is worse
-    ],
-)
-def test_a_diverged_run_is_worse_than_any_other(lost, verdict):
-    table = worlds.placement({0.001: 0.5})
-    for name, seeds in lost.items():
-        rows = (table.placement == name) & table.seed.isin(seeds) & (table.depth == 24) & (table.step > 10)
-        table.loc[rows, "train_loss"] = np.inf
-    found, row = verdict_on("placement", placement=table)
-    assert found == verdict, row
-    assert row.reason == f"{sum(map(len, lost.values()))} of these runs diverged and count as infinitely bad."
-
-
-def test_a_run_without_a_part_of_the_table_says_so():
-    _, row = verdict_on("placement", placement=worlds.placement({0.001: 0.5}).query("placement == 'pre'"))
-    assert row.verdict == "not tested" and row.reason == "The run has no post-norm."
-    _, row = verdict_on("geometry", geometry=worlds.geometry().query("norm == 'layernorm'"))
-    assert row.verdict == "not tested" and "no ellipsoid of rmsnorm" in row.reason
-
-
-RANDOM = [name for name, claim in CLAIMS.items() if claim.part == "documents"]
-RANDOM = [name for name in RANDOM if not name.startswith("geometry")]
-
-
-@pytest.mark.parametrize("name", RANDOM)
-def test_a_single_seed_or_no_table_is_not_tested(name):
-    assert verdict_on(name)[0] == "not tested"
-    world = next(world for claim, world, verdict in WORLDS if (claim, verdict) == (name, "holds"))
-    one = {table: frame[frame.seed == 0] for table, frame in tables(name, world).items()}
-    verdict, row = verdict_on(name, **one)
-    assert verdict == "not tested" and "only 1 seed" in row.reason
-
-
-def test_close_to_the_origin_is_meant_of_the_root_mean_square():
-    """Vectors of four or sixteen entries whose length is above the threshold, and their root mean square below."""
-    table = worlds.geometry(**WELL)
-    near = table.input_norm < 0.01
-    table.loc[near, "input_norm"] *= 0.6 * rules.CLOSE / 1e-5
-    assert (table.input_norm[near] > rules.CLOSE).all()
-    assert verdict_on("geometry_radius", geometry=table)[0] == "holds"
-
-
-def test_a_first_layer_without_gradient_has_lost_all_decades():
-    table = worlds.untrained_gradients({"pre": (0.1, -2), "none": (-0.5, -9)})
-    lost = (table.depth == 16) & ~table.residual & (table.placement == "none")
-    table["gradient_norm"] = table.gradient_norm.mask(lost, 0.0)
-    found = verdict_on("residual_connections", untrained_gradients=table)
-    assert found[0] == "holds"
-
-
-def test_positions_of_runs_that_all_diverged_tell_nothing():
-    table = worlds.position_probe((0.8, 0.1), (0.9, 0.5))
-    lost = table.assign(position_accuracy=table.position_accuracy.where(table.step == 0))
-    without = table[table.residual]
-    for world in (lost, without, table[table.placement == "post"]):
-        assert verdict_on("residual_position", position_probe=world)[0] == "not tested"
+@pytest.mark.parametrize("name", sorted({name for name, *_ in WORLDS if not name.startswith("geometry")}))
+def test_a_single_seed_is_not_tested(name):
+    world = next(world for claim, world, verdict in WORLDS if claim == name and verdict.startswith("holds"))
+    assert_judged(name, tables(name, world[world.seed == 0]), "not tested: only 1 seed")

@@ -19,8 +19,8 @@ SETTINGS = {
 }
 
 
-def hashes(settings=SETTINGS):
-    return preregistration.rule_hashes(claims.CLAIMS, settings)
+def hashes(settings=SETTINGS, of=claims.CLAIMS):
+    return preregistration.rule_hashes(of, settings)
 
 
 def write(path, settings, commit):
@@ -31,53 +31,41 @@ def changed(before, after):
     return {name for name in before if before[name] != after[name]}
 
 
-def with_number(name, value):
-    """All claims, with another value of a threshold in the numbers of those that name it."""
-    return [
-        claim.model_copy(update={"numbers": {**claim.numbers, name: value}})
-        if name in claim.numbers
-        else claim
-        for claim in claims.CLAIMS
-    ]
-
-
 def test_a_threshold_changes_the_rules_that_name_it():
-    before = hashes()
-    assert len(set(before.values())) == len(before)
-    after = preregistration.rule_hashes(with_number("FLAT", 2e-3), SETTINGS)
-    assert changed(before, after) == {"plane", "plane_affine"}
-    after = preregistration.rule_hashes(with_number("TEST_LOSS", 0.4), SETTINGS)
-    assert {"faster", "size_or_projection"} <= changed(before, after) < set(CLAIMS)
+    def with_number(name, value):
+        numbers = [
+            {**claim.numbers, **({name: value} if name in claim.numbers else {})} for claim in claims.CLAIMS
+        ]
+        copies = zip(claims.CLAIMS, numbers, strict=True)
+        return changed(
+            hashes(), hashes(of=[claim.model_copy(update={"numbers": own}) for claim, own in copies])
+        )
+
+    assert len(set(hashes().values())) == len(hashes())
+    assert with_number("FLAT", 2e-3) == {"plane", "plane_affine"}
+    assert {"faster", "size_or_projection"} <= with_number("TEST_LOSS", 0.4) < set(CLAIMS)
 
 
 def test_the_words_and_the_role_of_a_claim_belong_to_its_rule_and_where_it_is_from_does_not():
     """The word stands for any other text; as the part it gives the claim another role."""
     words = {"statement", "setting", "statistic", "unit", "control", "rule", "part"}
-
-    def hash_with(**changes):
-        return preregistration.rule_hashes([CLAIMS["accurate"].model_copy(update=changes)], SETTINGS)[
-            "accurate"
-        ]
-
-    others = {"source", "paper_value", "target"}
-    assert {name for name in words | others if hash_with(**{name: "documents"}) != hash_with()} == words
+    names = words | {"source", "paper_value", "target"}
+    copies = {name: hashes(of=[CLAIMS["accurate"].model_copy(update={name: "documents"})]) for name in names}
+    assert {name for name in names if copies[name]["accurate"] != hashes()["accurate"]} == words
 
 
 def test_only_the_settings_that_a_claim_depends_on_count():
-    before = hashes()
-
     def with_settings(**sections):
-        return changed(before, hashes(SETTINGS | sections))
+        return changed(hashes(), hashes(SETTINGS | sections))
 
     deeper = with_settings(majority={"d8": {"steps": 10}, "d3": {"steps": 21}})
     assert "plane" in deeper and "faster" not in deeper
-    assert with_settings(first_seed=8) == set(before)
+    assert with_settings(first_seed=8) == set(CLAIMS)
     assert with_settings(statements={"fusion": {"seeds": 3}}) == {"fusion_residual", "fusion_norm"}
     wider = with_settings(language_model={"gpt": {"steps": 5}, "gpt_bytes": {"steps": 7}})
     assert "table_1_bytes" in wider and "table_1" not in wider
-    assert with_settings(device="cuda") == set()
     shared_out = {"d8": {"steps": 10, "runs_per_job": 2, "checkpoint_every": 5}, "d3": {"steps": 20}}
-    assert with_settings(majority=shared_out) == set()
+    assert with_settings(device="cuda") == with_settings(majority=shared_out) == set()
 
 
 MADE_FROM = {
@@ -94,11 +82,8 @@ def test_the_settings_behind_a_table_count_for_every_claim_that_reads_it(section
     before = SETTINGS | {"random_keys": {"seeds": 2}, "pretrained": {"seeds": 2}, "statements": statements}
     edited = {section: {"seeds": 3}}
     after = before | ({"statements": statements | edited} if section in statements else edited)
-    assert (
-        changed(hashes(before), hashes(after))
-        == {n for n, c in CLAIMS.items() if tables & {*c.tables}}
-        != set()
-    )
+    reading = {name for name, claim in CLAIMS.items() if tables & {*claim.tables}}
+    assert changed(hashes(before), hashes(after)) == reading != set()
 
 
 @pytest.mark.parametrize("results", plan.RESULTS)
@@ -113,13 +98,11 @@ def test_rules_stand_from_the_first_result_on_and_judging_compares(tmp_path):
     write(file, {"first_seed": 3}, "c0ffee")
     write(file, SETTINGS, "c0ffee")
     first = file.read_bytes()
-    assert json.loads(first) == {"commit": "c0ffee", "rules": hashes()}, (
-        "without results the last rules count"
-    )
+    one = json.loads(first)
+    assert one == {"commit": "c0ffee", "rules": hashes()}, "without results the last rules count"
     (tmp_path / "data").mkdir()
     write(file, {"first_seed": 3}, "decaf")
     assert file.read_bytes() == first
-    one = json.loads(first)
     one["rules"]["plane"] = "0" * 16
     files.write_text(file, json.dumps(one))
     path = tmp_path / "random_keys.parquet"

@@ -1,5 +1,6 @@
 """How findings become verdicts, and how often a verdict is wrong."""
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -36,25 +37,19 @@ FINDINGS = {
     (-0.3, -0.5, -0.1): AGAINST,
     (0.4, -0.1, 0.9): UNDECIDED,
     (0.0, -np.inf, np.inf): UNDECIDED,
+    NOTHING: UNDECIDED,
 }
 
 
 def test_findings_of_an_effect_of_one():
     assert {numbers: rules.effect(Estimate(*numbers), 1.0) for numbers in FINDINGS} == FINDINGS
+    assert {rules.direction(NOTHING), rules.above(NOTHING, 0.0), rules.within(NOTHING, 0.0, 1.0)} == {
+        UNDECIDED
+    }
 
 
-def test_what_is_not_known_is_undecided():
-    found = {rules.effect(NOTHING, 1.0), rules.direction(NOTHING), rules.above(NOTHING, 0.0)}
-    assert found | {rules.within(NOTHING, 0.0, 1.0)} == {UNDECIDED}
-
-
-PAPER = {
-    (SEEN, SEEN): "reproduced",
-    (SEEN, SMALLER): "partial",
-    (SMALLER, SEEN): "partial",
-    (SMALLER, SMALLER): "partial",
-}
-PAPER |= {(own, isolated): "confounded" for own in THERE for isolated in NOT_THERE}
+PAPER = dict.fromkeys(product(THERE, repeat=2), "partial") | {(SEEN, SEEN): "reproduced"}
+PAPER |= dict.fromkeys(product(THERE, NOT_THERE), "confounded")
 PAPER |= {(own, UNDECIDED): "not tested" for own in THERE}
 for own, word in ((ABSENT, "not reproduced"), (AGAINST, "reversed"), (UNDECIDED, "not tested")):
     PAPER |= {(own, isolated): word for isolated in rules.Finding}
@@ -67,18 +62,14 @@ def test_verdicts_on_the_paper_need_both_comparisons():
 
 def test_verdicts_on_statements_look_at_all_parts():
     for cause in rules.Finding:
-        for refuted in product(NOT_THERE, repeat=2):
-            assert rules.statement_verdict(refuted, cause) == "does not hold"
+        verdict = partial(rules.statement_verdict, cause=cause)
+        assert {verdict(refuted) for refuted in product(NOT_THERE, repeat=2)} == {"does not hold"}
         for there, not_there in product(THERE, NOT_THERE):
-            assert rules.statement_verdict([there, not_there, UNDECIDED], cause) == "partial"
-            assert rules.statement_verdict([not_there, UNDECIDED], cause) == "not tested"
-            assert rules.statement_verdict([there, UNDECIDED], cause) == "not tested"
-        assert rules.statement_verdict([SEEN, SMALLER], cause) == (
-            "not tested" if cause == UNDECIDED else "partial"
-        )
-    words = {SEEN: "holds", UNDECIDED: "not tested"}
-    for cause in rules.Finding:
-        assert rules.statement_verdict([SEEN, SEEN], cause) == words.get(cause, "partial")
+            assert verdict([there, not_there, UNDECIDED]) == "partial"
+            assert verdict([not_there, UNDECIDED]) == verdict([there, UNDECIDED]) == "not tested"
+        assert verdict([SEEN, SMALLER]) == ("not tested" if cause == UNDECIDED else "partial")
+        words = {SEEN: "holds", UNDECIDED: "not tested"}
+        assert verdict([SEEN, SEEN]) == words.get(cause, "partial")
 
 
 @given(st.lists(st.sampled_from(list(rules.Finding)), min_size=2, max_size=4))

@@ -1,47 +1,177 @@
-"""Verdicts on random keys, on tables whose truth is known by construction."""
+"""Verdicts on random keys and on heads, of models of several widths and pretrained, on tables whose truth is known."""
 
+import pandas as pd
 import pytest
 import worlds
-from judging import verdict_on
+from judging import assert_judged, known, verdict_on
+from pytest import approx
+
+from layernorm_roles.evidence.analysis.heads import narrower
+from layernorm_roles.gaussian_keys import expected_unselectable
+
+# Random keys: shares of matrices with an unselectable key in few dimensions and in many
+
+
+def random_keys(none=None, layernorm=None, projection=None, undecided=None, **world):
+    """`undecided`: a norm with ten undecided keys in each cell of many dimensions."""
+    shares = {"none": none, "layernorm": layernorm, "projection": projection}
+    table = worlds.random_keys({norm: share for norm, share in shares.items() if share}, **world)
+    open_ = (table.norm == undecided) & (table.d >= 13)
+    return {"random_keys": table.assign(n_borderline=table.n_borderline.mask(open_, 10))}
+
 
 SOME, NONE = (1.0, 0.0), (0.0, 0.0)
-ALL_NORMS = {"none": SOME, "layernorm": NONE, "projection": SOME, "scale": NONE}
+RANDOM = {
+    "reproduced": [(SOME,)],
+    "not reproduced": [((1.0, 0.5),), (NONE,)],
+    "not tested": [(SOME, {"matrices": 5}), (SOME, {"undecided": "none"})],
+}
+AFTER_LAYERNORM = {
+    "reproduced": [(SOME, NONE, SOME)],
+    "confounded": [(SOME, NONE, NONE), (NONE, NONE)],
+    "not reproduced": [(SOME, (0.2, 0.0))],
+    "not tested": [(None, NONE), (SOME, NONE, SOME, {"undecided": "layernorm"})],
+}
+
+# Heads of several widths
+
+LAW = {d: expected_unselectable(1000, d) / 1000 for d in (2, 4, 8, 16, 24)}
+LIKE_GAUSSIAN = {d: 0.98 * LAW[d] for d in (2, 4, 8)}
 
 
-@pytest.mark.parametrize(
-    ("none", "expected"), [(SOME, "reproduced"), ((1.0, 0.5), "not reproduced"), (NONE, "not reproduced")]
-)
-def test_random_keys(none, expected):
-    assert verdict_on("random_keys", random_keys=worlds.random_keys({"none": none}))[0] == expected
+def heads(shares, untrained=None, undecided=0.0, seeds=3, worth=0.5, trained=3):
+    """Models named after their d_head with these shares in it, beside gpt_bytes with 32 dimensions a head.
+
+    Of the narrower models `trained` seeds have losses.
+    """
+    keys, losses = [], []
+    for d, share in {32: 0.0, **shares}.items():
+        name, place = "gpt_bytes" if d == 32 else f"heads_{d}", ("layernorm", "final", "head")
+        places = {place: share, ("layernorm", "final", "after_norm"): 0.0}
+        places["layernorm", "initial", "head"] = (untrained or shares).get(d, 0.0)
+        keys.append(worlds.keys(places, name, seeds=seeds, undecided={place: undecided}, dimensions=(64, d)))
+        table = worlds.losses(0.05, model=name, worth=worth, seeds=seeds)
+        own = table[(table.variant == "layernorm") & (table.seed < trained)]
+        losses.append(table if name == "gpt_bytes" else own)
+    return {"key_selectability": pd.concat(keys), "language_model_metrics": pd.concat(losses)}
 
 
-def test_few_matrices_cannot_tell():
-    table = worlds.random_keys({"none": SOME}, matrices=5)
-    verdict, row = verdict_on("random_keys", random_keys=table)
-    assert verdict == "not tested" and row.rows["most keys in fewest dimensions"].met is None
+def more(width=2, share=LIKE_GAUSSIAN[2], untrained=0.1, **world):
+    """Heads like Gaussian keys but at one width; untrained ones have so much of what Gaussian keys have."""
+    first = {d: untrained * LAW[d] for d in LIKE_GAUSSIAN}
+    return heads(LIKE_GAUSSIAN | {width: share}, first, **world)
 
 
-@pytest.mark.parametrize(
-    ("shares", "expected"),
-    [
-        (ALL_NORMS, "reproduced"),
-        (ALL_NORMS | {"projection": NONE}, "confounded"),
-        ({"none": NONE, "layernorm": NONE}, "confounded"),
-        ({"none": SOME, "layernorm": (0.2, 0.0)}, "not reproduced"),
-        ({"layernorm": NONE}, "not tested"),
+WIDTHS = {
+    "holds; untrained models": [{"untrained": 1.0}],
+    # of Gaussian keys in 24 dimensions almost none is unselectable
+    "holds": [(16, 1.5 * LAW[16]), (8, 0.7 * LAW[8]), (24, 0.008), (24, 0.0, {"undecided": 0.005})],
+    # too many, or too few; undecided keys could be too many and are never enough
+    "partial": [(16, 2.5 * LAW[16]), (24, 0.03), (8, 0.3 * LAW[8]), (8, 0.3 * LAW[8], {"undecided": 0.4})],
+    "not tested": [(24, 0.0, {"undecided": 0.03})],
+    "not tested: only 1 seed of heads_2": [{"seeds": 1}],
+    "not tested: No verdict, because trained models (heads_2)": [{"worth": 0.0}, {"trained": 1}],
+}
+OTHERS = {
+    "does not hold": [{"shares": {2: 0.1, 4: 0.1, 8: 0.01}}],
+    "not tested: fewer than two widths of heads below that of gpt_bytes.": [{"shares": {8: LAW[8]}}],
+}
+
+# Heads of pretrained models
+
+
+def pretrained_heads(whole=0.0, cut=0.95, bare=None, **world):
+    """Shares in whole heads, in those that are cut to two dimensions, None for no such heads, and without the norm."""
+    shares = {("head", 32): whole} | ({("head_cut", 2): cut, ("head_cut", 24): 0.0} if cut else {})
+    shares |= {} if bare is None else {("head_without_norm", 32): bare}
+    keys = worlds.pretrained_keys(shares, **world)
+    other, causal = worlds.pretrained_keys({("head", 32): 0.7}, model="other"), keys.assign(causal=True)
+    tables = [keys, other, causal.assign(n_unselectable=9)]
+    return {"pretrained_keys": pd.concat(tables), "gaussian_law": worlds.gaussian_law()}
+
+
+def ceilings(used=0.2, without=0.2, **world):
+    below = {"as used": used} | ({} if without is None else {"without norm": without})
+    pairs = worlds.ceiling_pairs(below, **world)
+    return {"attention_ceilings": worlds.ceilings(pairs), "pairs": pairs}
+
+
+def ones(ratio, untrained, moved):
+    """Another model's vectors lie less along the ones vector."""
+    shares = [worlds.ones_share(ratio / 1.03, untrained), worlds.ones_share(0.6, 2, model="other")]
+    return {"ones_share": pd.concat(shares), "projection_shift": worlds.projection_shift(moved)}
+
+
+PRACTICAL = {
+    "holds": [(0.0,), (0.004,), (0.0, 0.95, 0.5)],
+    "holds; the same heads without the norm": [(0.0, 0.95, 0.0)],
+    "does not hold": [(0.3,), ((0.0, 0.3),)],  # every layer counts
+    "partial": [(0.0, 0.1)],  # then width is not why there are none
+    "not tested": [(0.0, None), {"undecided": 0.03}],
+}
+ONE = "not tested: The run has one document of minilm: no interval over documents."
+CAN = {
+    "holds": [
+        (0.0, 0.3),
+        ((0.0, 0.005), (0.0, 0.3)),
+        (0.0, 0.3, {"unknown": 0.005}),  # those whose bounds enclose a half count as if they could not
+        (0.0, 0.3, {"anywhere": 0.5}),  # ceilings for any query do not judge
     ],
-)
-def test_random_keys_after_layernorm(shares, expected):
-    table = worlds.random_keys(shares)
-    assert verdict_on("random_keys_layernorm", random_keys=table)[0] == expected
+    "partial": [(0.2, 0.3), ((0.0, 0.2), (0.0, 0.6))],  # it helps, but not every key
+    "does not hold": [(0.3, 0.2), ((0.0, 0.4), (0.1, 0.2))],
+    "not tested": [(0.0, 0.0), (0.0, 0.3, {"unknown": 0.05})],
+    ONE: [{"contexts": 1}],
+    "not tested: keys “without norm”": [(0.2, None)],
+}
+DO = {
+    # of the keys that get half those count that are known to be able: in the second world none
+    "holds": [{"received": 0.05}, (0.0, 0.5, {"received": 0.05, "unknown": 0.05})],
+    "does not hold": [{"received": 0.7}],
+    "not tested": [{"received": 0.4, "contexts": 2}],
+    ONE: [{"contexts": 1}],
+}
+IDLE = {
+    "holds; untrained models": [(0.3, 0.8, 0.008)],
+    "holds": [(0.3, 1.5, 0.001)],
+    "partial; untrained models": [(0.3, 0.8, 0.02)],
+    "partial": [(1.2, 0.8, 0.008)],
+    "does not hold": [(1.2, 0.8, 0.02)],
+    "not tested": [(1.0, 0.8, 0.008)],
+}
+KNOWN = [
+    *known("random_keys", random_keys, RANDOM),
+    *known("random_keys_layernorm", random_keys, AFTER_LAYERNORM),
+    *known("head_widths", more, WIDTHS),
+    *known("head_widths", heads, OTHERS),
+    *known("heads_of_practical_width", pretrained_heads, PRACTICAL),
+    *known("norm_lets_keys_win", ceilings, CAN),
+    *known("ceilings_not_used", ceilings, DO),
+    *known("projections_idle", ones, IDLE),
+]
 
 
-@pytest.mark.parametrize(("norm", "name"), [("layernorm", "random_keys_layernorm"), ("none", "random_keys")])
-def test_none_is_shown_only_if_it_holds_with_the_undecided_keys_too(norm, name):
-    """40 undecided keys in 400 matrices of d >= 13, none of them certified unselectable."""
-    table = worlds.random_keys(ALL_NORMS)
-    table.loc[(table.norm == norm) & (table.d >= 13), "n_borderline"] = 10
-    verdict, row = verdict_on(name, random_keys=table)
-    assert verdict == "not tested"
-    found = row.rows["layernorm" if norm == "layernorm" else "from HIGH_DIMENSION on"]
-    assert found.asked == "at most 1, undecided keys counted" and (found.estimate, found.met) == (0, None)
+@pytest.mark.parametrize(("name", "world", "expected"), KNOWN)
+def test_known_worlds(name, world, expected):
+    assert_judged(name, world(), expected)
+
+
+def test_what_is_asked_of_a_width_are_half_and_twice_the_gaussian_keys():
+    asked = verdict_on("head_widths", **more())[1].rows["d_head = 4"].asked
+    assert asked == f"at most {200 * LAW[4]:.3g} and more than {50 * LAW[4]:.3g}"
+
+
+def test_only_keys_that_could_count_as_not_used():
+    """In the first context 160 of 200 keys could and 80 do: half of those that could."""
+    row = verdict_on("ceilings_not_used", **ceilings(received=0.4, contexts=2))[1]
+    assert row.measured == approx((100 * (160 - 80) / 160 + 100 * (158 - 77) / 158) / 2)
+
+
+def test_only_models_that_differ_in_the_width_of_heads_alone_are_compared():
+    keys = heads(LIKE_GAUSSIAN)["key_selectability"]
+    assert narrower(keys, "gpt_bytes") == {2: "heads_2", 4: "heads_4", 8: "heads_8"}
+    assert narrower(keys, "heads_4") == {2: "heads_2"} and narrower(keys, "nobody") == {}
+    wide = (keys.model == "heads_4") & (keys.site == "after_norm")
+    other = keys.assign(
+        dimensions=keys.dimensions.mask(wide, 32), n_keys=keys.n_keys.mask(keys.model == "heads_2", 500)
+    )
+    assert narrower(other, "gpt_bytes") == {8: "heads_8"}
