@@ -35,6 +35,14 @@ def test_a_job_comes_after_those_whose_results_it_reads_and_knows_their_plans(sm
     assert {*smoke} - read <= ends | {"text/words", "text/bytes"}, "nothing is computed that nobody reads"
 
 
+def test_statements_have_as_many_seeds_as_are_asked(smoke):
+    asked = SMOKE["statements"]
+    jobs = {"placement/pre": asked["placement"], "placement/post": asked["placement"]}
+    for job, settings in {**jobs, "score_scale": asked["score_scale"]}.items():
+        for key in {"seeds", "untrained_seeds"} & {*settings}:
+            assert smoke[job][key] == [*range(1000, 1000 + settings[key])]
+
+
 EVIDENCE = {"claims", "draw", "page", "durations", "settings"}
 CHANGES = {
     "{majority: {d8: {steps: 61}}}": "majority tables",

@@ -114,6 +114,7 @@ norms: {mine: 'no:Norm'}, majority: {d8: {seeds: {mine: 1}}} -> norms.mine: norm
 name: published -> "published" is reserved
 language_model: {gpt: {heads: 3}} -> language_model.gpt.heads = 3: expected a divisor of d_model = 8
 language_model: {gpt: {context_length: 64}} -> text.words.long.longest = 1024: expected at most 64
+language_model: {bert: {context_length: 128}} -> text.words.sentences.longest = 128: expected at most 127
 statements: {placement: {text: letters}} -> statements.placement.text = 'letters': expected one of words, bytes
 language_model: {gpt: {architecture: lstm}} -> language_model.gpt.architecture = 'lstm': expected one of 'gpt', 'bert'
 norms: {no_attention: 'a:B'} -> norms.no_attention = 'a:B': expected another name: this one is built in

@@ -200,3 +200,6 @@ def test_contexts_from_other_sources(world, tmp_path):
         assert bpe.decode(row.tokens.tolist()) in passages[row.document]
     found = [bpe.decode(tokens.tolist()) for tokens in frame[frame.texts == "sentences"].tokens]
     assert found == [passage.split(". ")[i] for i, passage in enumerate(passages)]
+    prepare(changed(world[1], long=settings.long.model_dump()), tmp_path / "long")
+    frame = store.read(PreparedText(tmp_path / "long").contexts, "contexts")
+    assert frame.texts.value_counts().to_dict() == {"long": 5, "sentences": world[1].sentences.contexts}
