@@ -68,7 +68,6 @@ def test_every_quantity_of_the_arithmetic_is_what_plain_formulas_give(table):
 
 
 def test_the_shape_deviates_where_outputs_do(monkeypatch):
-    """A bias of a quarter too much, and a sphere twice as large, are seen."""
     rng = generator(Stream.GEOMETRY, 0, 16)
     gain = torch.from_numpy(np.exp(0.5 * rng.standard_normal(16)))
     shift = {"affine": lambda x, gain, bias: affine(x, gain, bias + 0.25)}

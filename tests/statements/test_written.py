@@ -17,30 +17,7 @@ from layernorm_roles.settings.statements import Fusion, Geometry, Placement
 from layernorm_roles.statements import fusion, geometry, placement
 
 RUNS = [("a", 9), ("b", 3), ("ab", 4)]
-SHAPES = {
-    "stream": (30, 4),
-    "heads": (30, 4),
-    "w_o": (4, 4),
-    "b_o": (4,),
-    "gain": (4,),
-    "bias": (4,),
-    "w_1": (4, 7),
-}
-
-
-@pytest.fixture
-def samples(tmp_path):
-    """A file of samples of three runs, in which every tensor is drawn by itself; the tensors; the plan of its job."""
-    rng, plan = np.random.default_rng(0), planned(tmp_path, "measure/x")
-    tensors = {
-        f"{name}/layer_{layer}.{kind}": torch.from_numpy(rng.standard_normal(shape))
-        for name, _ in RUNS
-        for layer in (1, 2)
-        for kind, shape in SHAPES.items()
-    }
-    runs = [{"name": name, "seed": seed, "layers": 2} for name, seed in RUNS]
-    checkpoint.save(tensors, tmp_path / "samples", {"identity": plan, "runs": runs})
-    return tmp_path / "samples", tensors, plan
+SHAPES = dict(stream=(30, 4), heads=(30, 4), w_o=(4, 4), b_o=(4,), gain=(4,), bias=(4,), w_1=(4, 7))
 
 
 def check(path, table, frame, plan, *streams, with_torch=False):
@@ -62,17 +39,22 @@ def test_geometry_and_its_cloud(tmp_path, drawn):
     check(tmp_path / "cloud", "geometry_cloud", geometry.cloud(4), plan, Stream.GEOMETRY_CLOUD)
 
 
-def test_fusion_of_random_blocks_and_of_trained_ones(tmp_path, drawn, samples):
-    path, tensors, job = samples
+def test_fusion_of_random_blocks_and_of_trained_ones(tmp_path, drawn):
+    """The samples are of three runs; every tensor is drawn by itself."""
+    job, path, rng = planned(tmp_path, "measure/x"), tmp_path / "samples", np.random.default_rng(0)
     given = {"settings": example(Fusion, d_model=[4]).model_dump(), "seeds": [4, 6]}
+    tensors, blocks = {}, [*fusion.random_blocks([4], [4, 6])]
+    for (name, seed), layer in product(RUNS, (1, 2)):
+        arrays = {kind: rng.standard_normal(shape) for kind, shape in SHAPES.items()}
+        tensors |= {f"{name}/layer_{layer}.{kind}": torch.from_numpy(array) for kind, array in arrays.items()}
+        columns = {"source": "language_model", "seed": seed, "layer": layer}
+        blocks.append(fusion.AttentionBlock(*arrays.values(), columns))
+    runs = [{"name": name, "seed": seed, "layers": 2} for name, seed in RUNS]
+    checkpoint.save(tensors, path, {"identity": job, "runs": runs})
     plan = planned(tmp_path, "fusion", [job["job"]], **given)
+    drawn.clear()
     fusion.write(plan, [path], tmp_path / "rows")
     assert drawn == {Stream.FUSION.number: {4, 6}}
-    blocks = [*fusion.random_blocks([4], [4, 6])]
-    for (name, seed), layer in product(RUNS, (1, 2)):
-        arrays = (tensors[f"{name}/layer_{layer}.{kind}"].numpy() for kind in SHAPES)
-        columns = {"source": "language_model", "seed": seed, "layer": layer}
-        blocks.append(fusion.AttentionBlock(*arrays, columns))
     check(tmp_path / "rows", "fusion", fusion.measure(blocks), plan, Stream.FUSION)
     planned(tmp_path, job["job"], runs=[1])
     with pytest.raises(ValueError, match="samples: a file of another run"):
