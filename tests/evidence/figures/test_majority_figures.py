@@ -102,9 +102,7 @@ def test_what_is_outside_the_box_is_counted_or_shortened_and_diverged_runs_are_a
 def test_the_cross_shows_its_cells_main_effects_and_interaction():
     """Of the 6,000 steps 1,200 are a fifth."""
     *moments, right = world.drawn("majority_size_and_projection").axes
-    effects = RECOMPUTED["size_and_projection"](world.TABLES)["mean"].sort_index()[
-        "crossed", 8, 0.001, "accuracy"
-    ]
+    effects = RECOMPUTED["size_and_projection"](world.TABLES)["mean"].sort_index()
     rows = [tick.get_text() for tick in right.get_yticklabels()]
     pairs = {"with": ["layernorm_small", "layernorm"], "without": ["scale_released", "scale"]}
     for axes, (title, step) in zip(moments, {"step 1,200": 1200, "step 6,000": 6000}.items(), strict=True):
@@ -117,7 +115,7 @@ def test_the_cross_shows_its_cells_main_effects_and_interaction():
             np.testing.assert_allclose(y, at.dropna()[pair].mean())
         marks = [mark for mark in named(right, f"effect at {title}") if len(mark.get_xdata()) == 1]
         drawn = {rows[round(float(mark.get_ydata()[0]))]: float(mark.get_xdata()[0]) for mark in marks}
-        assert drawn == pytest.approx(effects[step].to_dict())
+        assert drawn == pytest.approx(effects["crossed", 8, 0.001, "accuracy", step].to_dict())
 
 
 # Widths and learning rates

@@ -109,13 +109,14 @@ def test_a_reproduction_without_the_rows_says_so(table):
 
 def test_claims_are_shown_with_units_controls_and_the_effect_over_the_reported_one():
     """The effect of a ratio is its logarithm: log 2 / log 4. Holm's correction opens the verdict on an effect alone."""
+    none = {"statement": "", "statistic": "", "control": "", "n_seeds": 1}
     rows = [
         {"claim": "faster", "statement": "It's faster", "statistic": "steps", "paper_value": "3 times"}
         | {"measured": 2.0, "ci_low": 1.0, "ci_high": 4.0, "reported": 4.0, "control": "scale; another"}
         | {"control_measured": 1.0, "control_low": 0.5, "control_high": 2.0, "n_seeds": 8, "verdict": "partial"},
         {"claim": "fusion_residual", "statement": "W_O - 1", "statistic": "share", "control": "nothing between"}
         | {"n_seeds": 1, "verdict": "reproduced", "also_passed_by": "untrained models", "p_holm": 0.051},
-        *({"claim": name, "control": "", "verdict": verdict, "p_holm": p} for name, verdict, p in (
+        *(none | {"claim": name, "verdict": verdict, "p_holm": p} for name, verdict, p in (
             ("parallel", "holds", 0.049), ("plane", "holds", 0.1), ("loss_gap", "does not hold", 0.5))),
     ]  # fmt: skip
     table = made("claims", {"claims": pd.DataFrame(rows).reindex(columns=SCHEMAS["claims"].names)})
