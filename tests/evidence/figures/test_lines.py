@@ -135,7 +135,7 @@ def line_of(axes, hues, key):
     return stroked(axes, **ChainMap(*(LOOKS[hue][value] for hue, value in zip(hues, key, strict=True))))
 
 
-@pytest.mark.parametrize("panel", MEANS.strip().splitlines() + GRID)
+@pytest.mark.parametrize("panel", MEANS.strip().splitlines() + GRID, ids=lambda panel: panel[:40])
 def test_lines_show_the_means_of_their_rows(panel):
     axes, (table, where, values, by), hues = parts(panel)
     rows = world.TABLES[table].query(where)
@@ -154,7 +154,7 @@ def test_lines_show_the_means_of_their_rows(panel):
         np.testing.assert_allclose(np.log(y) if "log(" in values else y, means, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("panel", READABLE.strip().splitlines())
+@pytest.mark.parametrize("panel", READABLE.strip().splitlines(), ids=lambda panel: panel[:40])
 def test_lines_show_the_numbers_of_readable_tables_and_intervals_of_at_least_three(panel):
     axes, (table, where, values, by), hues = parts(panel)
     rows = RECOMPUTED[table](world.TABLES).reset_index().query(where)
