@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from layernorm_roles import files
+from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.page import publish
 
 
@@ -32,7 +33,8 @@ def test_what_is_kept_is_the_files_a_report_and_nothing_older(world, names, tmp_
         (folder / "figure_of_last_year.png").write_bytes(b"old")
     shutil.copytree(world.folder, run)
     files.write_text(run / "tables/claims.md", "not run here; kept run: partial")
-    plan = {"files": [*names, "tables/claims.md"], "kept": {"faster": {"verdict": "partial"}}}
+    older = {"verdict": "partial", "measured": "1", "ci_low": "0", "ci_high": "2"}
+    plan = {"files": [*names, "tables/claims.md"], "kept": {claim.name: older for claim in CLAIMS}}
     publish.publish(world.plan | plan, run, kept)
     found = contents(kept)
     assert {*found} == {*names, "tables/claims.md", "report.html", "findings.html"}
