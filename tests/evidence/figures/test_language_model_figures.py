@@ -1,118 +1,87 @@
-"""What the figures of the language models draw: losses, differences, rates, lengths, and keys in heads."""
+"""What figures of the language models draw beside means: marks, reference lines, heads by width, and doses."""
 
-import figure_worlds as worlds
 import numpy as np
-import pandas as pd
 import pytest
-from figure_worlds import curve, labels, name, named, shows, shows_gaps
+import random_world as world
+from reading import curve, labels, name, named
+from recomputed_tables import RECOMPUTED
 
+from layernorm_roles.evidence.analysis.attention_by_step import dose, onsets
 from layernorm_roles.evidence.analysis.language_model import losses_without_attention
 from layernorm_roles.evidence.analysis.paper import reported
+from layernorm_roles.evidence.figures.attention_by_step import DOSES
 from layernorm_roles.evidence.figures.language_model import alike, by_rate
 from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.variants import BUILT_IN
 
 
-def metrics(model="gpt"):
-    table = worlds.language_model_metrics()
-    return table[table.model == model]
-
-
-def final(model="swept", steps=400):
+def final(model, steps=400):
     """Final validation losses, a row a variant and rate, a column a seed; the lost run has an infinite one."""
-    table = metrics(model)
-    ends = table[(table.steps == steps) & (table.step == steps)]
+    ends = world.language_model_metrics().query("model == @model and steps == step == @steps")
     return ends.pivot(index=["variant", "base_learning_rate"], columns="seed", values="valid_loss")
 
 
-def best(model="swept", steps=400):
-    """The final losses of each variant at the rate with the lowest mean, a row a variant."""
-    losses = final(model, steps)
-    means = losses.mean(axis=1)  # without the seeds that a variant lacks
-    rates = means.groupby("variant").idxmin()
-    return pd.DataFrame({variant: losses.loc[place] for variant, place in rates.items()}).T
-
-
 @pytest.mark.parametrize(("figure", "column"), [("figure_4a", "train_loss"), ("figure_4b", "valid_loss")])
-def test_figure_4_shows_losses_differences_of_equal_seeds_and_the_paper_s_gap(figure, column):
-    losses, gaps = worlds.draw(figure).axes
-    table = metrics()[metrics().step > 0]
-    shows_gaps(gaps, table, column)
-    for variant, own in table.groupby("variant"):
-        shows(curve(losses, name(variant)), own[column], own.step)
+def test_figure_4_shows_the_paper_s_gap_and_the_loss_of_frequencies(figure, column):
+    losses, gaps = world.drawn(figure).axes
     (diamond,) = [line for line in gaps.lines if line.get_marker() == "D"]
     ends = reported()["language_model"]
     assert diamond.get_ydata()[0] == pytest.approx(ends["projection"][column] - ends["layernorm"][column])
     assert diamond.get_markeredgecolor() == BUILT_IN["projection"].colour and diamond.get_xdata()[0] > 400
     assert {"LayerNorm, 3 seeds", "single run, where fewer than 5 seeds"} <= {*labels(losses.figure)}
-    unigram = [line for line in losses.lines if len(set(line.get_ydata())) == 1]
-    assert [line.get_ydata()[0] for line in unigram] == pytest.approx(
-        [table.unigram_loss.mean()] if column == "valid_loss" else []
-    )
-
-
-def test_every_model_has_a_row_with_its_losses():
-    figure = worlds.draw("language_model_losses")
-    rows = dict(zip(("wide", "bert"), np.array(figure.axes).reshape(2, 2), strict=True))
-    for model, (losses, _) in rows.items():
-        assert losses.get_title() == f"{model}: validation loss"
-        for variant in worlds.MODELS[model]["seeds"]:
-            last = curve(losses, name(variant)).get_ydata()[-1]
-            assert last == pytest.approx(best(model).loc[variant].mean())
+    unigram = [line.get_ydata()[0] for line in losses.lines if len(set(line.get_ydata())) == 1]
+    table = world.language_model_metrics().query("model == 'gpt' and step > 0")
+    assert unigram == pytest.approx([table.unigram_loss.mean()] if column == "valid_loss" else [])
 
 
 def test_the_axis_of_differences_is_that_of_the_second_half_and_names_what_is_beyond():
-    table = worlds.language_model_metrics()
+    table = world.language_model_metrics()
     gpt = table.model == "gpt"
     wild = gpt & (table.step == 100) & (table.variant == "projection")
     table.loc[wild & (table.seed == 0), "valid_loss"] += 30
     table.loc[gpt & (table.variant == "no_attention") & (table.step > 100), "valid_loss"] += 100
-    _, gaps = worlds.draw("figure_4b", language_model_metrics=table).axes
+    _, gaps = world.draw("figure_4b", language_model_metrics=table).axes
     low, high = gaps.get_ylim()
     assert -5 < low < 0 < high < 5
     (text,) = gaps.texts
     assert text.get_text().startswith("no attention +") and text.get_text().endswith("↑")
     assert 98 < float(text.get_text().split()[2]) < 102
     bare = table[(table.model != "bert") | (table.variant == "none")]
-    assert not worlds.draw("language_model_losses", language_model_metrics=bare).axes[3].axison
+    assert not world.draw("language_model_losses", language_model_metrics=bare).axes[3].axison
 
 
-def test_loss_by_rate_has_means_of_runs_that_trained_and_marks_those_that_did_not():
-    (axes,) = worlds.draw("loss_by_rate").axes
+def test_loss_by_rate_has_runs_that_trained_and_marks_those_that_did_not():
+    (axes,) = world.drawn("loss_by_rate").axes
     assert axes.get_title() == "swept, 400 steps" and axes.get_xscale() == "log"
-    losses = final().replace(np.inf, np.nan)
     for variant in ("layernorm", "projection"):
-        line = curve(axes, name(variant))
-        np.testing.assert_allclose(line.get_ydata(), losses.loc[variant].mean(axis=1))
-        dots = [dot for dot in axes.lines if dot.get_marker() == "." and dot.get_color() == line.get_color()]
-        expected = sorted(losses.loc[variant].stack().dropna())
+        colour = curve(axes, name(variant)).get_color()
+        dots = [dot for dot in axes.lines if dot.get_marker() == "." and dot.get_color() == colour]
+        expected = sorted(final("swept").replace(np.inf, np.nan).loc[variant].stack().dropna())
         np.testing.assert_allclose(sorted(np.concatenate([dot.get_ydata() for dot in dots])), expected)
     rates = {"layernorm": 0.1, "projection": 0.01}
     for ring in named(axes, "largest rate at which no run diverges"):
         (variant,) = [v for v in rates if BUILT_IN[v].colour == ring.get_markeredgecolor()]
         assert ring.get_xdata()[0] == pytest.approx(rates.pop(variant), rel=0.1)
     assert not rates
-    (cross,) = named(axes, "diverged runs")
-    assert cross.get_color() == BUILT_IN["projection"].colour
-    assert cross.get_xdata()[0] == pytest.approx(0.1, rel=0.1)
+    crosses = {cross.get_color(): cross.get_xdata()[0] for cross in named(axes, "diverged runs")}
+    lost = {"projection": 0.1, "layernorm": 0.001}
+    assert crosses == pytest.approx({BUILT_IN[name].colour: rate for name, rate in lost.items()}, rel=0.1)
     (reference,) = named(axes, BUILT_IN["no_attention"].label)
-    bare = losses_without_attention(worlds.language_model_metrics(), "swept")
+    bare = losses_without_attention(world.language_model_metrics(), "swept")
     assert len(bare) and reference.get_ydata()[0] == pytest.approx(bare.mean())
-    complete = worlds.language_model_metrics().replace(np.inf, 7.0)
-    assert "diverged runs" not in labels(worlds.draw("loss_by_rate", language_model_metrics=complete))
 
 
 def test_the_loss_without_attention_is_that_of_the_model_whose_runs_stand_for_it():
-    table = worlds.language_model_metrics().replace({"model": {"swept": "gpt_rates"}})
+    table = world.language_model_metrics().replace({"model": {"swept": "gpt_rates"}})
     table = table[(table.model != "gpt_rates") | (table.variant != "no_attention")]
-    figure = by_rate(table, {"gpt_rates": worlds.MODELS["swept"]})
+    figure = by_rate(table, {"gpt_rates": world.MODELS["swept"]})
     (reference,) = named(figure.axes[0], BUILT_IN["no_attention"].label)
     (bare,) = final("gpt").loc["no_attention"].mean(axis=1)
     assert reference.get_ydata()[0] == pytest.approx(bare)
 
 
 def test_models_that_differ_in_their_rates_alone_share_a_panel():
-    swept = worlds.MODELS["swept"]
+    swept = world.MODELS["swept"]
     again = swept | {"learning_rate": [1.0, 2.0], "seeds": {"none": 1}}
     models = {"swept": swept, "again": again, "other": again | {"heads": 2}}
     assert alike(models, [*models]) == {"swept": ["swept", "again"], "other": ["other"]}
@@ -121,44 +90,22 @@ def test_models_that_differ_in_their_rates_alone_share_a_panel():
 # Heads
 
 
-def keys(model, site, causal, checkpoint="final"):
-    """Per cent of the artificial keys by variant and layer, of the long contexts."""
-    k = worlds.key_selectability().query("model == @model and site == @site and texts == 'long'")
-    k = k[(k.causal == causal) & (k.checkpoint == checkpoint)]
-    return (100 * k.n_unselectable / k.n_keys).groupby([k.variant, k.layer]).mean()
-
-
-def test_heads_and_inputs_have_their_shares_before_and_after_training():
-    figure = worlds.draw("figure_heads")
-    sites = {"attention input": ("after_norm", False), "heads, among all keys": ("head", False)}
-    sites["heads, among the keys before"] = ("head", True)
-    for model, row in zip(("gpt", "wide"), np.array(figure.axes).reshape(2, 3), strict=True):
-        assert row[0].get_ylabel().startswith(f"{model}:")
-        d_model, heads = (worlds.MODELS[model][key] for key in ("d_model", "heads"))
-        for axes, (title, (site, causal)) in zip(row, sites.items(), strict=True):
-            d = d_model if site == "after_norm" else d_model // heads
-            assert axes.get_title() == f"{title}\nd = {d}, 900 to 910 keys"
-            for variant in {"layernorm", "projection", worlds.OWN} & {*worlds.MODELS[model]["seeds"]}:
-                drawn = [line for line in axes.lines if line.get_marker() == "o"]
-                drawn = [line for line in drawn if line.get_color() == named_colour(axes, name(variant))]
-                for checkpoint, line in zip(("initial", "final"), drawn, strict=True):
-                    expected = keys(model, site, causal, checkpoint)[variant]
-                    np.testing.assert_allclose(line.get_ydata(), expected)
-                    assert (line.get_markerfacecolor() == "white") == (checkpoint == "initial")
-                    assert [round(x) for x in line.get_xdata()] == [1, 2]
-            fewer = d - (site == "after_norm")
-            law = np.mean([100 * expected_unselectable(n, fewer, causal) / n for n in (900, 910)])
+def test_panels_of_heads_name_their_site_and_have_the_line_of_gaussian_keys():
+    sites = {"attention input": (1, False), "heads, among all keys": (4, False)}
+    sites["heads, among the keys before"] = (4, True)
+    for d_model, row in zip((8, 64), np.array(world.drawn("figure_heads").axes).reshape(2, 3), strict=True):
+        assert row[0].get_ylabel().startswith(f"{'gpt' if d_model == 8 else 'wide'}:")
+        for axes, (title, (heads, causal)) in zip(row, sites.items(), strict=True):
+            assert axes.get_title() == f"{title}\nd = {d_model // heads}, 900 to 910 keys"
+            d = d_model // heads - (heads == 1)
+            law = np.mean([100 * expected_unselectable(n, d, causal) / n for n in (900, 910)])
             (line,) = named(axes, "as many Gaussian keys")
             assert line.get_ydata()[0] == pytest.approx(law)
 
 
-def named_colour(axes, label):
-    return next(h.get_color() for text, h in worlds.handles(axes.figure).items() if text.startswith(label))
-
-
 @pytest.mark.parametrize("causal", [False, True])
 def test_by_width_points_are_layers_and_lines_gaussian_keys(causal):
-    axes = worlds.draw("heads_by_width").axes[int(causal)]
+    axes = world.drawn("heads_by_width").axes[int(causal)]
     (law,) = named(axes, "905 Gaussian keys")
     expected = [100 * expected_unselectable(905, int(d), causal) / 905 for d in law.get_xdata()]
     np.testing.assert_allclose(law.get_ydata(), expected)
@@ -167,19 +114,79 @@ def test_by_width_points_are_layers_and_lines_gaussian_keys(causal):
         wide = sorted((x, y) for x, y in points if x > 8)
         assert all((x > 16) == (word == "trained") for x, _ in wide) and len(points) == 2 * 2
         ordered = [y for _, y in wide][:: 1 if word == "trained" else -1]
-        np.testing.assert_allclose(ordered, keys("wide", "head", causal, checkpoint)["layernorm"])
-    table = worlds.key_selectability()
-    few = worlds.draw("heads_by_width", key_selectability=table[table.seed < 2]).axes[int(causal)]
+        known = RECOMPUTED["heads"](world.TABLES).percent["wide", "layernorm", "head", checkpoint, :, causal]
+        np.testing.assert_allclose(ordered, known)
+    table = world.key_selectability()
+    few = world.draw("heads_by_width", key_selectability=table[table.seed < 2]).axes[int(causal)]
     assert not few.collections, "two seeds have no interval"
 
 
 @pytest.mark.parametrize("queries", ["any", "norm"])
 def test_by_width_what_keys_can_get_is_drawn_for_each_threshold(queries):
-    axes = worlds.draw("heads_by_width").axes[2 + ["any", "norm"].index(queries)]
-    table = worlds.language_model_ceilings(summed=False)
+    axes = world.drawn("heads_by_width").axes[2 + ["any", "norm"].index(queries)]
+    table = world.language_model_pairs()
     table = table[(table.variant == "layernorm") & (table.queries == queries) & (table.checkpoint == "final")]
     for words, threshold in (("½", 0.5), ("1/10,", 0.1), ("1/100", 0.01)):
         shares = (100 * (table.upper >= threshold)).groupby([table.dimensions, table.model]).mean()
         (line,) = named(axes, f"at least {words}")
         drawn = dict(zip(line.get_xdata(), line.get_ydata(), strict=True))
         assert drawn[16] == pytest.approx(shares[16, "wide"]) and len(line.get_xdata()) == 3
+
+
+# When attention begins
+
+
+def test_a_run_begins_to_attend_at_the_first_step_at_which_its_scores_are_worth_as_much():
+    found = onsets(world.language_model_attention()).set_index(["variant", "seed"])
+    assert "no_attention" not in found.index and (found.last_step == 400).all()
+    for (variant, seed), run in found.iterrows():
+        step = world.BEGINS.get(variant, 999) + 100 * seed
+        assert run.onset == step if step <= 400 else np.isnan(run.onset)
+    # The size at step 40, a tenth of the run, is the mean of both layers.
+    sizes = {"layernorm": 1.0, "layernorm_shrunk": 0.03, "quarter": 0.25}
+    for variant, size in sizes.items():
+        assert found.input_rms[variant].tolist() == pytest.approx([size * 1.04] * len(found.loc[variant]))
+
+
+def test_doses_are_read_from_built_in_variants_and_from_factors_of_the_settings():
+    known = {
+        "layernorm": ("layernorm", 1.0), "layernorm_small": ("layernorm", 0.125), "scale_released": ("scale", 0.125),
+        "quarter": ("layernorm", 0.25), "scale_half": ("scale", 0.5), "projection": ("projection", 1.0),
+        "projection_grown": ("projection", 25 * 2**0.5),
+    }  # fmt: skip
+    for variant, (family, size) in known.items():
+        found = dose(variant, world.NORMS, 8)
+        assert found.family == family and found.size == pytest.approx(size)
+    others = "none no_attention layernorm_qk shrunk_qk projection_matched layernorm_gain".split()
+    assert not any(dose(variant, world.NORMS, 8) for variant in (*others, world.OWN))
+
+
+def test_dose_and_response_has_a_mark_for_each_run_and_shows_those_that_do_not_get_there():
+    sizes = {"d8": world.D8 | {"seeds": {"layernorm": 2, "scale_released": 2}}}
+    sizes["sizes"] = world.D8 | {"seeds": {"quarter": 2, "scale_half": 1, "projection": 1}}
+    metrics = world.majority_metrics(sizes)
+    early = (metrics.step < 2400) | (metrics.variant == "quarter")
+    figure = world.draw("dose_response", majority_metrics=metrics.assign(test_loss=np.where(early, 0.6, 0.4)))
+    begins, majority = ([line for line in axes.lines if line.get_marker() != "None"] for axes in figure.axes)
+    found = onsets(world.language_model_attention())
+    families = {
+        "layernorm": "layernorm layernorm_shrunk quarter",
+        "projection": "projection projection_grown",
+    }
+    for kind, variants in (families | {"shrunk_qk": "shrunk_qk"}).items():
+        runs = found[found.variant.isin(variants.split())]
+        there, never = (line for line in begins if line.get_label() == DOSES[kind]["label"])
+        assert never.get_markerfacecolor() == "none" != there.get_markerfacecolor()
+        assert {*map(tuple, there.get_xydata())} == {
+            *runs.dropna()[["input_rms", "onset"]].itertuples(False, None)
+        }
+        assert sorted(never.get_xdata()) == sorted(runs.input_rms[runs.onset.isna()])
+        assert all(400 < y < figure.axes[0].get_ylim()[1] for y in never.get_ydata())
+    assert sum(len(line.get_xdata()) for line in begins) == len(found)
+    assert [text.get_text() for text in figure.axes[0].texts] == ["not by step 400"]
+    places = [
+        (line.get_label(), round(x, 2), y > 6000) for line in majority for x, y in line.get_xydata().tolist()
+    ]
+    normed, scaled = (DOSES[kind]["label"] for kind in ("layernorm", "scale"))
+    expected = [(normed, 0.95, False), (normed, 0.24, True)] * 2
+    assert sorted(places) == sorted(expected + [(scaled, x, False) for x in (0.13, 0.13, 0.53)])

@@ -71,14 +71,10 @@ def test_every_number_is_the_claims_to_three_digits():
     assert len(lines) == 5 and sum(len(line.split()) - 1 for line in lines) <= 120
 
 
-@pytest.mark.parametrize("lost", ["numbers", "verdict"])
+@pytest.mark.parametrize("lost", [[*COLUMNS[None], *COLUMNS[".control"]], ["verdict"]])
 def test_what_was_not_measured_or_not_decided_is_named_and_no_headline(lost):
     frame = table(**first_headlines())
-    where = frame.claim == "project_values"
-    if lost == "numbers":
-        frame.loc[where, [*COLUMNS[None], *COLUMNS[".control"]]] = np.nan
-    else:
-        frame.loc[where, "verdict"] = "not tested"
+    frame.loc[frame.claim == "project_values", lost] = "not tested" if lost == ["verdict"] else np.nan
     decided, undecided = findings.sections(by_name(frame))
     assert undecided == ["where the projection costs accuracy"] and len(decided) == len(SECTIONS) - 1
     assert findings.sections({}) == ([], [section["title"] for section in SECTIONS])
@@ -96,16 +92,17 @@ def test_every_verdict_that_decides_has_a_headline():
 
 
 def test_the_effects_are_a_table_with_the_number_at_best_rates():
-    grid = findings.effects(by_name(table())).set_index("effect")
-    frame = table().set_index("claim")
-    row = grid.loc["steps without the projection"]
+    frame, grid = table().set_index("claim"), findings.effects(by_name(table())).set_index("effect")
+    claims = {
+        "paper's comparison": "faster",
+        "isolating comparison": "faster",
+        "at best rates": "faster_best_rate",
+    }
     assert len(grid) == 10
-    for cell, claim, column in (
-        ("paper's comparison", "faster", "measured"),
-        ("isolating comparison", "faster", "control_measured"),
-        ("at best rates", "faster_best_rate", "measured"),
-    ):
-        assert float(re.search(NUMBER, row[cell])[0]) == pytest.approx(frame.loc[claim, column], rel=6e-3)
+    for cell, claim in claims.items():
+        number = frame.loc[claim, "control_measured" if cell.startswith("isolating") else "measured"]
+        found = re.search(NUMBER, grid.loc["steps without the projection", cell])[0]
+        assert float(found) == pytest.approx(number, rel=6e-3)
 
 
 def test_the_text_names_claims_and_figures_that_are_there():

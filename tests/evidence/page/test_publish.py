@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from layernorm_roles import files
+from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.page import publish
 
 
@@ -23,48 +24,40 @@ def names(world) -> list[str]:
 
 
 def test_what_is_kept_is_the_files_a_report_and_nothing_older(world, names, tmp_path):
-    kept = tmp_path / "published"
-    (kept / "figures").mkdir(parents=True)
-    (kept / "figures/figure_of_last_year.png").write_bytes(b"old")
-    interrupted = tmp_path / ".published.partial/published"
-    interrupted.mkdir(parents=True)
-    (interrupted / "figure_of_an_interrupted_publication.png").write_bytes(b"old")
-    publish.publish(world.plan | {"files": names}, world.folder, kept)
+    """Nor what an older kept run found, beside claims that were not run."""
+    run, kept, interrupted = (
+        tmp_path / name for name in ("run", "published", ".published.partial/published")
+    )
+    for folder in (kept / "figures", interrupted):
+        folder.mkdir(parents=True)
+        (folder / "figure_of_last_year.png").write_bytes(b"old")
+    shutil.copytree(world.folder, run)
+    files.write_text(run / "tables/claims.md", "not run here; kept run: partial")
+    older = {"verdict": "partial", "measured": "1", "ci_low": "0", "ci_high": "2"}
+    plan = {"files": [*names, "tables/claims.md"], "kept": {claim.name: older for claim in CLAIMS}}
+    publish.publish(world.plan | plan, run, kept)
     found = contents(kept)
-    assert {*found} == {*names, "report.html", "findings.html"}
+    assert {*found} == {*names, "tables/claims.md", "report.html", "findings.html"}
     assert files.faults(kept) == [] and not interrupted.parent.exists()
-    assert all(found[name] == (world.folder / name).read_bytes() for name in names)
+    assert all(found[name] == (run / name).read_bytes() for name in names)
+    assert b"partial" in found["tables/claims.md"]
+    assert not [name for name, content in found.items() if b"kept run:" in content]
     page = found["report.html"].decode()
     assert "Reproduction “published”" in page and "--configfile" not in page
 
 
-def test_what_an_older_kept_run_found_is_not_kept(world, names, tmp_path):
-    run, kept = tmp_path / "run", tmp_path / "published"
-    shutil.copytree(world.folder, run)
-    files.write_text(run / "tables/claims.md", "not run here; kept run: partial")
-    plan = world.plan | {"files": [*names, "tables/claims.md"], "kept": {"faster": {"verdict": "partial"}}}
-    publish.publish(plan, run, kept)
-    assert b"partial" in contents(kept)["tables/claims.md"]
-    assert not [name for name, content in contents(kept).items() if b"kept run:" in content]
-
-
 def test_an_unfinished_or_damaged_reproduction_is_refused_and_the_kept_one_stays(world, names, tmp_path):
-    kept = tmp_path / "published"
-    publish.publish(world.plan | {"files": names}, world.folder, kept)
+    kept, run, plan = tmp_path / "published", tmp_path / "run", world.plan | {"files": names}
+    publish.publish(plan, world.folder, kept)
     before = contents(kept)
     with pytest.raises(ValueError, match=re.escape("lacks figures/figure_99.png; run snakemake")):
-        publish.publish(world.plan | {"files": [*names, "figures/figure_99.png"]}, world.folder, kept)
-    damaged = tmp_path / "damaged"
-    shutil.copytree(world.folder, damaged)
-    (damaged / names[0]).write_bytes(b"")
+        publish.publish(plan | {"files": [*names, "figures/figure_99.png"]}, world.folder, kept)
+    shutil.copytree(world.folder, run)
+    (run / names[0]).write_bytes(b"")
     with pytest.raises(ValueError, match=r"claims\.parquet: damaged"):
-        publish.publish(world.plan | {"files": names}, damaged, kept)
-    large = tmp_path / "large"
-    shutil.copytree(world.folder, large)
-    with files.atomic_write(large / names[0]) as path:
+        publish.publish(plan, run, kept)
+    with files.atomic_write(run / names[0]) as path:
         path.write_bytes(bytes(publish.LARGEST + 1))
-    with pytest.raises(
-        ValueError, match=r"too large to be kept, .*: parquet/claims\.parquet \(2,000,001 bytes\)$"
-    ):
-        publish.publish(world.plan | {"files": names}, large, kept)
+    with pytest.raises(ValueError, match=r"too large .*: parquet/claims\.parquet \(2,000,001 bytes\)$"):
+        publish.publish(plan, run, kept)
     assert before == contents(kept)

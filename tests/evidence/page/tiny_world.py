@@ -59,37 +59,23 @@ def vectors() -> pd.DataFrame:
     return pd.concat([three, worlds.vectors({"layernorm": True}, {}, dim=4, seeds=1)], ignore_index=True)
 
 
-def metrics() -> pd.DataFrame:
-    ratios = {"layernorm": 1.0, HOSTILE: 1.0}
-    return worlds.metrics(ratios, experiment="three", seeds=2, last=2000, d_model=3)
-
-
 def claims() -> pd.DataFrame:
     """A row for each claim with numbers, a control and a hostile reason; the verdicts take turns."""
-    texts = ("source", "statement", "paper_value", "statistic", "control", "role")
-    measured = {"measured": 3.25, "ci_low": 2.5, "ci_high": 4.0, "reported": 6.5}
-    control = {"control_measured": 1.125, "control_low": -0.875, "control_high": 1.375}
-    rows = []
-    for claim, verdict in zip(CLAIMS, itertools.cycle(Verdict), strict=False):
-        row = {"claim": claim.name} | {text: getattr(claim, text) for text in texts} | measured | control
-        row |= {"setting": "twice as many seeds", "n_seeds": 3, "verdict": str(verdict), "p_holm": 0.03}
-        row["also_passed_by"] = "untrained models" if verdict == Verdict.REPRODUCED else None
-        row["reason"] = f"It is so {HOSTILE} & \"quoted\" 'too'."
-        row["rule_fixed"] = ("before", "after")[len(claim.name) % 2]
-        rows.append(row)
-    frame = pd.DataFrame(rows)
-    frame.loc[frame.verdict == Verdict.NOT_TESTED, [*measured, *control]] = np.nan
-    return frame
+    texts = ["source", "statement", "paper_value", "statistic", "control", "role"]
+    numbers = {"measured": 3.25, "ci_low": 2.5, "ci_high": 4.0, "reported": 6.5}
+    numbers |= {"control_measured": 1.125, "control_low": -0.875, "control_high": 1.375}
+    frame = pd.DataFrame([[getattr(claim, text) for text in texts] for claim in CLAIMS], columns=texts)
+    frame = frame.assign(claim=[claim.name for claim in CLAIMS], **numbers, n_seeds=3, p_holm=0.03)
+    frame["verdict"] = [str(verdict) for _, verdict in zip(CLAIMS, itertools.cycle(Verdict), strict=False)]
+    frame["also_passed_by"] = np.where(frame.verdict == Verdict.REPRODUCED, "untrained models", None)
+    frame["rule_fixed"] = [("before", "after")[len(name) % 2] for name in frame.claim]
+    frame.loc[frame.verdict == Verdict.NOT_TESTED, [*numbers]] = np.nan
+    return frame.assign(setting="twice as many seeds", reason=f"It is so {HOSTILE} & \"quoted\" 'too'.")
 
 
 def settings() -> dict:
-    """An experiment in three dimensions, one with two rates, and a language model with two."""
-    experiment = {
-        "d_model": [3],
-        "learning_rate": [0.001],
-        "steps": 5000,
-        "seeds": {"layernorm": 3, "scale": 3},
-    }
+    seeds = {"layernorm": 3, "scale": 3}
+    experiment = {"d_model": [3], "learning_rate": [0.001], "steps": 5000, "seeds": seeds}
     model = experiment | {"architecture": "gpt", "steps": [9], "learning_rate": [0.001, 0.01]}
     majority = {"three": experiment, HOSTILE: experiment | {"learning_rate": [0.001, 0.01]}}
     return {"majority": majority, "language_model": {"gpt": model}}
@@ -98,7 +84,9 @@ def settings() -> dict:
 def make(folder: Path) -> World:
     """Write the tiny reproduction to `folder`, with its page in report.html."""
     source = {"config": '{"note": "</pre>&amp;"}', "device": HOSTILE, "git_commit": "0123456789abcdef"}
-    frames = {"claims": claims(), "majority_metrics": metrics(), "majority_vectors": vectors()}
+    ratios = {"layernorm": 1.0, HOSTILE: 1.0}
+    metrics = worlds.metrics(ratios, experiment="three", seeds=2, last=2000, d_model=3)
+    frames = {"claims": claims(), "majority_metrics": metrics, "majority_vectors": vectors()}
     for name, frame in frames.items():
         store.write(frame, name, folder / f"parquet/{name}.parquet", source)
     groups = shown.groups_of(settings(), [*frames, "language_model_metrics"])

@@ -13,11 +13,12 @@ from plain import best, interval
 
 from layernorm_roles.gaussian_keys import expected_unselectable
 
-PILOT = Path(__file__).parents[3] / "src/layernorm_roles/evidence/analysis/pilot_gpt_bytes.csv"
+PILOT = Path(__file__).parents[2] / "src/layernorm_roles/evidence/analysis/pilot_gpt_bytes.csv"
 SETTING = ["experiment", "d_model", "base_learning_rate"]
 RUN = [*SETTING, "variant", "seed"]
 LOSSES = (1.0, 0.5, 0.35, 0.25)
 REACHED = (0.5, 0.1, 0.01)
+BESIDE = ("before_norm", "after_norm")
 
 
 def estimate(values) -> tuple[float, float, float]:
@@ -76,24 +77,18 @@ def ratio(own: pd.DataFrame, other: pd.DataFrame) -> tuple[float, float, float]:
     return float(np.exp(mean)), float(np.exp(low)), float(np.exp(high))
 
 
-def convergence_runs(t):
-    return pd.concat({loss: arrivals(t["majority_metrics"], loss) for loss in LOSSES}, names=["test_loss"])
-
-
 def convergence(t):
-    runs, place = convergence_runs(t).reset_index(), ["test_loss", *SETTING]
+    metrics, place = t["majority_metrics"], ["test_loss", *SETTING]
+    runs = pd.concat({loss: arrivals(metrics, loss) for loss in LOSSES}, names=["test_loss"]).reset_index()
 
     def row(part):
         own = part.set_index("seed")
         like = runs[(runs[place] == part.iloc[0][place]).all(axis=1) & (runs.variant == "layernorm")]
         reference = like.set_index("seed")[["steps", "last_step"]]
-        found = {
-            "runs": len(own),
-            "reached": own.steps.count(),
-            "pairs": own.index.isin(reference.index).sum(),
-        }
+        pairs = own.index.isin(reference.index).sum()
         columns = ("ratio_to_layernorm", "ratio_low", "ratio_high")
-        found |= zip(columns, ratio(own[["steps", "last_step"]], reference), strict=True)
+        ratios = zip(columns, ratio(own[["steps", "last_step"]], reference), strict=True)
+        found = {"runs": len(own), "reached": own.steps.count(), "pairs": pairs, **dict(ratios)}
         return found | {"median_steps": np.median(own.steps.fillna(np.inf))}
 
     return by(runs, [*place, "variant"], row)
@@ -333,9 +328,7 @@ RECOMPUTED = {
     "widths": widths,
     "size_and_projection": size_and_projection,
     "table_1": lambda t: shares(keys_at(t, "after_norm", "after_norm_exact", texts="long", causal=False)),
-    "table_2": lambda t: shares(
-        keys_at(t, "before_norm", "after_norm", texts="long", causal=False, variant="layernorm")
-    ),
+    "table_2": lambda t: shares(keys_at(t, *BESIDE, texts="long", causal=False, variant="layernorm")),
     "table_3": table_3,
     "table_4": lambda t: shares(keys_at(t, "after_norm", model="bert", causal=False)),
     "heads": lambda t: shares(keys_at(t, "head", "head_exact", texts="long"), "causal"),
