@@ -206,7 +206,7 @@ def _rates(left: Axes, right: Axes, runs: pd.DataFrame, look: style.Look) -> Non
     style.line(left, ends, rate, "test_accuracy", spread="bars", **look)
     arrivals = steps_to_reach(runs, [TEST_LOSS])
     late = arrivals[rate][arrivals.steps.isna()]
-    arrivals = arrivals.assign(steps=arrivals.steps.fillna(runs.step.max()).clip(lower=1))
+    arrivals = arrivals.assign(steps=arrivals.steps.fillna(arrivals.last_step).clip(lower=1))
     complete = arrivals[~arrivals[rate].isin(late)]
     if len(complete):
         style.line(right, complete, rate, "steps", spread="bars", geometric=True, **look)
