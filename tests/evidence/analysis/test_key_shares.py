@@ -39,3 +39,25 @@ def test_gaussian_keys_are_as_many_as_those_of_every_row():
     keys = pd.DataFrame({"n_keys": sizes, "dimensions": 3, "causal": False})
     expected = np.mean([100 * expected_unselectable(n, 3) / n for n in sizes])
     assert heads.gaussian_percent(keys) == pytest.approx(expected)
+
+
+def test_narrower_models_are_as_wide_with_contexts_as_long_and_the_narrowest_heads_come_first():
+    models = {  # d_model, keys, d_head
+        "asked": (64, 128, 16),
+        "equal": (64, 128, 16),
+        "eights": (64, 128, 8),
+        "again": (64, 128, 8),
+        "twos": (64, 128, 2),
+        "wider": (64, 128, 32),
+        "smaller": (32, 128, 4),
+        "shorter": (64, 96, 4),
+    }
+    rows = [
+        (model, "layernorm", "long", site, d, n)
+        for model, (d_model, n, d_head) in models.items()
+        for site, d in (("after_norm", d_model), ("head", d_head))
+    ]
+    columns = ["model", "variant", "texts", "site", "dimensions", "n_keys"]
+    keys = pd.DataFrame(rows, columns=columns)
+    assert list(heads.narrower(keys, "asked").items()) == [(2, "twos"), (8, "eights")]
+    assert heads.narrower(keys, "absent") == {}
