@@ -13,6 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -92,9 +93,12 @@ class Trials:
         return self.end()
 
     def start_and_wait(self, rng: random.Random) -> None:
+        """Start the command and wait for a random moment of its run, or raise Missed when it ends before."""
         self.start()
-        time.sleep(rng.uniform(0, 0.8) * self.seconds)
-        if self.process.poll() is not None:
+        began = time.monotonic()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(rng.uniform(0, 0.8) * self.seconds)
+            self.seconds = time.monotonic() - began  # the first run may have compiled
             raise Missed
 
     def processes(self, part: str = "") -> list[int]:
@@ -156,7 +160,7 @@ class Trials:
                 break
             except Missed:
                 self.end()
-                self.seconds = max(0.8 * self.seconds, 2.0)  # the first run may have compiled
+                self.seconds = max(0.8 * self.seconds, 2.0)
         did = self.finish(damaged)
         different = self.differences()
         lost = [name for name, how in different.items() if how == "missing"]
