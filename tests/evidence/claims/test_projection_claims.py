@@ -206,9 +206,15 @@ AS_PAPER, BOTH, ONLY, NEITHER = (17, 80, 75), (True, True), (True, False), (Fals
 UNTRAINED = TURNING[TURNING.checkpoint == "initial"]
 PARALLEL = {
     # queries turn only if their part along the ones vector grows, and if they do at a small size too
-    "reproduced": [AS_PAPER, (*AS_PAPER, 18)],
+    "reproduced": [AS_PAPER, (*AS_PAPER, 18), (17, 80, 60, 60)],
     "confounded": [(17, 80, 16)],
-    "partial": [(17, 80, 40), (55, 88, 87), (*AS_PAPER, 18, {"vectors": SHRINKING}), (*AS_PAPER, 80)],
+    "partial": [
+        (17, 80, 40),
+        (55, 88, 87),
+        (*AS_PAPER, 18, {"vectors": SHRINKING}),
+        (*AS_PAPER, 80),
+        (17, 60, 80, 60),
+    ],
     "reversed": [(80, 30, 75)],
     "not reproduced": [(17, 15, 75)],
     "reproduced; untrained models": [(*AS_PAPER, {"at_first": dict(zip(NAMES, AS_PAPER, strict=False))})],
