@@ -3,7 +3,9 @@ rule pretrained_measure:
     input:
         plan=f"{RUN}/plan/pretrained/{{model}}.json",
         done=done("pretrained/{model}"),
-        manifest=ancient(or_end(lambda wildcards: THIS.text_of_pretrained(wildcards.model)["manifest"])),
+        manifest=ancient(
+            lambda wildcards: THIS.text_files(THIS.settings.pretrained[wildcards.model].text)["manifest"]
+        ),
         text=ancient(or_end(lambda wildcards: [*THIS.text_of_pretrained(wildcards.model).values()])),
     output:
         origin=f"{RUN}/origin/pretrained/{{model}}.json",
