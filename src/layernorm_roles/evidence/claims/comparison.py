@@ -65,6 +65,10 @@ def _at_most(estimate: Estimate, _: Estimate, most: float) -> Finding:
 ASKED = {
     # at least half of what the source reports, with an interval on its side of no effect
     "half_of": Question("at least {}", lambda each, _, half: rules.effect(each, 2 * half), True, 0.5),
+    # the same where the rule says that a smaller effect is none
+    "half_of_or_none": Question(
+        "at least {}", lambda each, _, half: rules.half_or_none(each, 2 * half), True, 0.5
+    ),
     "more_than": Question("more than {}", lambda each, _, least: rules.above(each, least), True),
     "no_more_than": Question("at most {}", _at_most),
     "below_half_of": Question("at most {}", _at_most, share=0.5),

@@ -200,7 +200,8 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
             minus(angles, "scale", "layernorm", question=as_in_paper, role="control"),
         ]
         if "layernorm_small" in angles:
-            rows.append(minus(angles, "scale_released", "layernorm_small", question=as_in_paper, part=2))
+            half = ask("half_of_or_none", paper)
+            rows.append(minus(angles, "scale_released", "layernorm_small", question=half, part=2))
         return rows
 
     first, at_random, control, *small = compared(step)

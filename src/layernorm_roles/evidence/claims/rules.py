@@ -221,6 +221,12 @@ def effect(estimate: Estimate, reported: float) -> Finding:
     return Finding.ABSENT if estimate.high < reported / 2 else Finding.UNDECIDED
 
 
+def half_or_none(estimate: Estimate, reported: float) -> Finding:
+    """Return the finding of `effect`, with absent in place of smaller: for a rule by which less than half is none."""
+    finding = effect(estimate, reported)
+    return Finding.ABSENT if finding == Finding.SMALLER else finding
+
+
 def direction(estimate: Estimate) -> Finding:
     """Return the finding on a statement that names the sign of an effect and no number.
 
