@@ -1,4 +1,4 @@
-"""Intervals of infinite values and of shares, and choices: what tables, computed a second time, do not tell of them."""
+"""Intervals of infinite values and of shares, bounds and choices: what tables, computed again, do not tell of them."""
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,7 @@ from layernorm_roles.evidence.analysis.estimate import (
     binomial,
     cross_fitted,
     holm,
+    log_ratio,
     percent_over_seeds,
 )
 
@@ -33,6 +34,20 @@ def test_infinite_values_make_the_mean_infinite_and_the_interval_the_limit(value
 def test_infinite_values_of_both_signs_and_nan_say_nothing():
     assert np.isnan(Estimate.of([np.inf, -np.inf]).mean)
     assert np.isnan(Estimate.of([np.nan, np.inf, 1.0])).all()
+
+
+def test_a_single_value_is_its_own_interval_and_a_negative_estimate_has_its_ends_exchanged():
+    assert Estimate.of([7.0]) == (7.0, 7.0, 7.0)
+    estimate = Estimate(4.0, 1.0, 9.0)
+    assert -estimate == (-4.0, -9.0, -1.0) and abs(-estimate) == abs(estimate) == estimate
+
+
+def test_a_value_that_was_not_reached_counts_with_what_it_is_at_least():
+    bottom, last = pd.Series([2.0, 2.0]), (pd.Series([80.0, 90.0]), pd.Series([10.0, 20.0]))
+    found = log_ratio(pd.Series([8.0, np.nan]), bottom, at_least=last)
+    assert np.exp(found.mean) == pytest.approx((8 / 2 * 90 / 2) ** 0.5) and found.high == np.inf
+    found = log_ratio(bottom, pd.Series([np.nan, 1.0]), at_least=last)
+    assert np.exp(found.mean) == pytest.approx((2 / 10 * 2 / 1) ** 0.5) and found.low == -np.inf
 
 
 def test_holm_s_p_values_never_fall_and_one_that_cannot_be_computed_counts_in_the_family():
