@@ -21,8 +21,8 @@ from layernorm_roles.text import tokenizer as tokenizers
 from layernorm_roles.text.prepared import PreparedText
 
 SITES = ("before_norm", "after_norm", "head", "head_without_norm", "head_cut")
-"""Where keys of a layer are certified: in the residual stream before and after the norm, in the heads, there with one
-number as the norm, and there in fewer dimensions (see `heads.keys.stacks_at`). Some layers do not let all be known."""
+"""Where a layer's keys are certified, if known: in the residual stream before and after the norm, and in the heads as
+they are, without the norm, and in fewer dimensions (see `heads.keys.stacks_at`)."""
 UNTRAINED_SEED = 0
 """Seed of the random weights of the untrained network with which a pretrained one is compared."""
 

@@ -1,7 +1,7 @@
 """Finds what turns a pretrained model's residual stream into queries and keys: norm, linear maps, rotary embedding.
 
-Names of modules only suggest what a pretrained model computes. A norm or linear map is returned only if it gives the
-numbers that the model computed, so that an unusual architecture is never described wrongly.
+Names of modules only suggest it: a norm or linear map is returned only if it gives the numbers that the model computed,
+so that an unusual architecture is never described wrongly.
 """
 
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ def learned_norm(
 ) -> LearnedNorm | None:
     """The norm that turns x into y, which `module` computed; None if it is no LayerNorm or RMSNorm of the last axis.
 
-    The norm's output must agree with y to 1e-5 of y's largest entry: transformers computes RMSNorm in float32, even in
-    a model in float64.
+    It must agree with y to 1e-5 of y's largest entry: transformers computes RMSNorm in float32, even in a float64
+    model.
     """
     eps = next(
         (v for n in ("eps", "variance_epsilon", "epsilon") if (v := getattr(module, n, None)) is not None),

@@ -1,8 +1,8 @@
 """Does the output of LayerNorm or BatchNorm at one token depend on the rest of the batch?
 
-Two effects are measured, each as the change of one token's output vector, root mean square over its features. That of
-the vector itself is about 1, so a change of 0.1 is a tenth of the output. `others`: the other sequences of the batch
-are replaced. `padding`: the sequences' last vectors are set to zero instead of being cut off.
+Two effects are measured by how much one token's output vector, whose entries have root mean square about 1, changes.
+`others`: the other sequences of the batch are replaced. `padding`: the sequences' last vectors are set to zero instead
+of being cut off.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,9 +56,9 @@ def effects(
 ) -> Iterator[tuple[str, float, float]]:
     """Yield (effect, share of padding, change) for the first token of the batch `first` after the norm NORMS[name].
 
-    The change is the root mean square over the features of the output. Effect "others" replaces all sequences but the
-    first by those of `second`; "padding" sets the end of all sequences to 0 instead of cutting it off. LayerNorm
-    normalises over features; BatchNorm, in training mode, normalises each feature over all tokens of the batch.
+    The change of the output is a root mean square over features. Effect "others" replaces all sequences but the first
+    by those of `second`; "padding" sets the end of all sequences to 0 instead of cutting it off. LayerNorm normalises
+    over features; BatchNorm, in training mode, normalises each feature over all tokens of the batch.
     """
 
     @torch.no_grad()

@@ -6,9 +6,9 @@ depends on what stands between the two matrices:
     plain           (c W_O) W_1               norm            LN(c W_O) W_1
     residual        (x + c W_O) W_1           residual_norm   LN(x + c W_O) W_1
 
-Each is predicted by the best single linear map of c with intercept (least squares on some tokens); the error is
-measured on other tokens. The blocks, layers of a transformer, are random ones, and those of trained models. For a
-residual alone a map of x and c, x W_1 + c W_O W_1, is known to be exact, but it is larger than the two matrices.
+Each is predicted by the best linear map of c with intercept, fitted by least squares on some tokens and tested on
+others, in layers of random and of trained transformers. For a residual alone a map of x and c, x W_1 + c W_O W_1, is
+exact, but it is larger than the two matrices.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,15 +49,15 @@ class AttentionBlock(NamedTuple):
     bias: Float[np.ndarray, " d"]
     w_1: Float[np.ndarray, "d d_ff"]
     columns: Mapping[str, Any]
-    """Columns `source`, `seed` and `layer` of table `fusion`, which identify the block."""
+    """Columns source, seed and layer of table `fusion`, which identify the block."""
 
 
 def write(plan: Plan, samples: Iterable[str | Path], out: str | Path) -> None:
     """Measure how well one matrix replaces W_O and W_1, and write table `fusion` to the Parquet file `out`.
 
-    `samples` are files with activations of trained models; random blocks are measured, too. `plan` has the `settings`,
-    the `seeds` of the random blocks, and the jobs that wrote the samples. Raises ValueError if a file is missing,
-    damaged or of another plan.
+    Measured are random layers and trained ones, whose activations are in the files `samples`. `plan` has the
+    `settings`, the `seeds` of random layers, and, as made_by, what wrote the samples. Raises ValueError if a file is
+    missing, damaged or of another plan.
     """
     settings, planned = Fusion.model_validate(plan["settings"]), map(plan.of, plan["made_by"])
     trained = trained_blocks(zip(samples, planned, strict=True))
@@ -100,8 +100,7 @@ def linear_errors(
 
 
 def random_blocks(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[AttentionBlock]:
-    """Yield a random transformer block for each width d and seed: Gaussian activations (variance 1) and weights
-    (1/d)."""
+    """Yield a random layer for each width d and seed, with Gaussian activations of variance 1 and weights of 1/d."""
     for d, seed in product(widths, seeds):
         rng = generator(Stream.FUSION, seed, d)
         yield AttentionBlock(
@@ -116,10 +115,10 @@ def random_blocks(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[Atten
 
 
 def trained_blocks(samples: Iterable[tuple[str | Path, Mapping[str, Any]]]) -> Iterator[AttentionBlock]:
-    """Yield the attention blocks of trained language models, model by model and layer by layer.
+    """Yield the activations and weights of trained language models, model by model and layer by layer.
 
-    `samples` are files that `language_model.measure.sample` describes, each with the plan of the job that wrote it.
-    Raises ValueError if a file is missing, damaged or of another plan.
+    `samples` are files of the tensors that `language_model.measure.sample` returns, each with the plan by which it was
+    written. Raises ValueError if a file is missing, damaged or of another plan.
     """
     for path, plan in samples:
         tensors, facts = checkpoint.load(path, plan)

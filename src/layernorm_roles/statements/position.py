@@ -1,9 +1,9 @@
 """Does the residual stream of a transformer encode a token's position? A linear probe before each layer reads it off.
 
 The probe is a ridge regression from the stream, and a constant, to the position's indicator; it is fitted on some
-windows of a text and tested on others of another part of the text. Guessing names one position in context_length.
-Causal attention distinguishes early positions from late ones by itself, without any positional encoding, so that
-networks without residual connections, and untrained ones, are the controls.
+windows of a text and tested on others. Guessing names one position in context_length. Causal attention tells early
+positions from late ones even without positional encoding, so networks without residual connections, and untrained ones,
+are the controls.
 """
 
 import numpy as np
@@ -18,14 +18,12 @@ from layernorm_roles.statements.transformer import Matrices, Tokens, Transformer
 WINDOWS = 128
 """Number of windows of a text on which a linear probe of positions is fitted; as many others test it."""
 RIDGE = 1e-6
-"""Added to the diagonal of a linear probe's second moments, relative to its mean, to make them invertible."""
+"""Share of a linear probe's mean second moment that is added to all second moments, to make them invertible."""
 
 
 def probe_windows(tokens: Tokens, context_length: int, seed: int) -> Int[Tensor, "2 windows length"]:
-    """Random windows of the token stream: [0] to fit a probe, from its first half; [1] to test it, from its second.
-
-    A window has context_length + 1 tokens.
-    """
+    """Random windows of context_length + 1 tokens: [0] from the first half of `tokens`, to fit a probe; [1] from the
+    second."""
     rng, half = generator(Stream.POSITION_PROBE, seed), len(tokens) // 2
     starts = rng.integers(half - context_length, size=(2, WINDOWS)) + np.array([[0], [half]])
     return torch.from_numpy(tokens[starts[:, :, None] + np.arange(context_length + 1)])

@@ -1,7 +1,7 @@
 """What the division by sqrt(d_k) does to attention: to the spread of scores, the entropy of weights and the gradient.
 
 For independent components of mean 0 and variance 1 the score q.k has variance d_k, so its standard deviation is
-sqrt(d_k) and after the division 1. With components around 1 the mean of the scores grows as d_k, which does not change
+sqrt(d_k), and 1 after the division. With components around 1 the mean of the scores grows as d_k, which does not change
 the softmax.
 """
 

@@ -22,15 +22,16 @@ from layernorm_roles.text.prepared import PreparedText
 from layernorm_roles.text.token_streams import TokenStreamWriter
 
 PARTS = ("training", "validation", "held_out")
-"""The three sets into which the documents of a corpus are split; `part_of` assigns documents to them in this order."""
+"""The three sets into which the documents of a corpus are split, in the order of their shares in `part_of`."""
 
 
 def prepare(settings: Text, folder: str | Path, downloads: str | Path | None = None, seed: int = 0) -> None:
-    """Write a text's tokenizer, token streams, contexts and manifest to `folder`, under the names in `PreparedText`.
+    """Write a text's tokenizer, token streams, contexts (texts for tests) and manifest to `folder`.
 
-    The folder's name is that of the text in config.yaml. `downloads` is the folder to which sources of kind hub were
-    downloaded. `seed`, first_seed of config.yaml, decides which contexts are chosen and, later, BERT's validation
-    windows. Raises ValueError if a source cannot be read or the corpus is too small, with all that is lacking.
+    The folder's name is that of the text in config.yaml, its files' names those in `PreparedText`. `downloads` is the
+    folder to which sources of kind hub were downloaded. `seed` decides which contexts are chosen and, later, BERT's
+    validation windows. Raises ValueError if a source cannot be read or the corpus is too small, with all that is
+    lacking.
     """
     out = PreparedText(Path(folder))
     out.folder.mkdir(parents=True, exist_ok=True)
@@ -91,8 +92,8 @@ def _prepare(settings: Text, out: PreparedText, downloads: Path | None, seed: in
 def part_of(text: str, split: Split) -> str:
     """The name in PARTS of the set (training, validation or held_out) to which the document `text` belongs.
 
-    A hash of the document's text decides, so that the order of the documents does not matter and a document that
-    occurs twice is twice in one set. `split` has the sets' shares, which are met on average.
+    A hash of the text decides, so that the order of documents does not matter and equal ones are in one set. `split`
+    has the sets' shares, which are met on average.
     """
     position = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
     bounds = np.cumsum([getattr(split, part) for part in PARTS[:-1]])
@@ -120,9 +121,8 @@ def _refuse_small(
 ) -> None:
     """Raise ValueError if the corpus is too small for the settings, with all that it lacks.
 
-    `numbers` has the number of documents for each of PARTS, `tokens` the number of tokens for training and for
-    validation, `entries` is the tokenizer's vocabulary size, and `found` has the texts from which contexts can be
-    chosen for each of KINDS that is taken from held-out documents.
+    `numbers` of documents are by PARTS, `tokens` by training and validation, `entries` is the tokenizer's vocabulary
+    size, and `found` has, by KINDS, the texts from held-out documents of which contexts can be chosen.
     """
     whole, longest, shares = sum(numbers.values()), settings.long.longest, settings.split.model_dump()
     more = f"tokens; expected more than long.longest = {longest:,}"

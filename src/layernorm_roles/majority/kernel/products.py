@@ -43,8 +43,8 @@ def _plus(quad, y, x, k, p):
 def add_products(y, x, total):
     """Add y @ x.T to `total` (rows, columns); `y` is (rows, BLOCK) and `x` (columns, BLOCK), with a pair a column.
 
-    Products are summed over the pairs in the dtype of `x`, and the sums are added in the dtype of `total`. There are
-    a multiple of `ROWS` rows and a multiple of `COLUMNS` columns.
+    Products are summed over the pairs in the dtype of `x`, and the sums are added in the dtype of `total`. There are a
+    multiple of `ROWS` rows and a multiple of `COLUMNS` columns.
     """
     rows, columns = total.shape
     zero = x.dtype.type(0)
@@ -61,7 +61,7 @@ def add_products(y, x, total):
 
 @inlined
 def add_sums(y, total):
-    """Add the sum over a row of `y`, which has `BLOCK` columns, to the entry of `total` for that row, for every row."""
+    """Add the sum over each row of `y`, which has `BLOCK` columns, to the entry of `total` for that row."""
     for i in range(len(total)):
         row = y.dtype.type(0)
         for p in range(BLOCK):
