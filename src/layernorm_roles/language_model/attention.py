@@ -63,7 +63,7 @@ def widened_attention(
     v: Float[Tensor, "batch heads n d_head"],
     **options: Any,
 ) -> Float[Tensor, "batch heads n d_head"]:
-    """torch's scaled_dot_product_attention, whose fused CUDA kernels need heads padded by zeros: no result changes."""
+    """torch's scaled_dot_product_attention on heads padded with zeros to a size that its fused CUDA kernels take."""
     d = q.shape[-1]
     wide = (F.pad(t, (0, -d % ALIGNMENT)) for t in (q, k, v))
     return F.scaled_dot_product_attention(*wide, scale=d**-0.5, **options)[..., :d]
@@ -74,7 +74,7 @@ class _CausalAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, qkv, heads, dropout):
-        """The output (batch, n, d_model) of causal attention on qkv (batch, n, 3 d_model), saved for `backward`."""
+        """Output (batch, n, d_model) of causal attention on qkv (batch, n, 3 d_model); saves what `backward` needs."""
         qkv, (batch, n, width) = qkv.contiguous(), qkv.shape
         out = qkv.new_empty(batch, n, width // 3)
         log_total = qkv.new_empty(batch * heads, softmax.padded(n))

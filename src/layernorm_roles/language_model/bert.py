@@ -141,8 +141,7 @@ def build(
 ) -> BERT:
     """A BERT with initial parameters drawn from `seed`; raises ValueError if `variant` is not a key of BERT_VARIANTS.
 
-    With `classes` the model puts sentences into that many classes, otherwise it predicts masked tokens. `norm` is
-    ignored.
+    With `classes` the model classifies sentences, otherwise it predicts masked tokens. `norm` is ignored.
     """
     if variant not in BERT_VARIANTS:
         raise ValueError(f"BERT has no variant {variant!r}: expected one of {', '.join(BERT_VARIANTS)}")

@@ -103,8 +103,7 @@ def fused(
     targets: Integer[Tensor, " tokens"],
     gradients: bool = True,
 ) -> LossAndGradients:
-    """Mean cross-entropy of the logits hidden @ weight.T, and its gradients if wanted, by a compiled CPU loop in
-    float32.
+    """Mean cross-entropy of the logits hidden @ weight.T, and its gradients, by a compiled float32 loop on the CPU.
 
     Raises ValueError if the shapes do not fit together, or if a target is not an index into the vocabulary.
     """

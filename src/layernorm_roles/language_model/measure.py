@@ -42,8 +42,8 @@ def measure_batch(
 
     `plan` says what this process computes: it lists trained models, and for each whether `keys`, `ceilings` (the
     largest attention weight that a key can get) and `samples` of activations are measured, the latter two on the first
-    ceiling_contexts and block_contexts long texts. `weights` is a file that `train.train_batch` wrote, by the plan
-    named first in made_by. `inputs` has the path of the text's manifest, and `out` those for each key of TABLES and
+    ceiling_contexts and block_contexts long texts. `weights` is the file that `train.train_batch` wrote for the process
+    that made_by names first. `inputs` has the path of the text's manifest, and `out` those for each key of TABLES and
     "samples". A model that diverged has no rows after training. Raises ValueError if a file is damaged, the weights
     were trained by another plan, or a model whose samples are wanted diverged.
     """

@@ -46,8 +46,7 @@ def depth_first(
     """The first `number` admissible partitions of `length` in a random depth-first walk, as Brody et al. (2023) do.
 
     An admissible one has 2 to `classes` parts, the largest at least `majority_gap` above the second largest. The walk
-    adds parts from the smallest up, each chosen in random order, and stops early: most partitions share their smallest
-    parts.
+    adds parts from the smallest up, each in random order, and stops early: most results share their smallest parts.
     """
 
     def walk(rest: int, smallest: int, parts: int) -> Iterator[Partition]:
@@ -101,8 +100,7 @@ def write(plan: Mapping[str, Any], path: str | Path) -> None:
 def load(path: str | Path, identity: Mapping[str, Any] | None = None) -> dict[str, Sequences]:
     """Read the majority task's data set from the Parquet file `path` as {"train": Sequences, "test": Sequences}.
 
-    Raises ValueError if the file is missing or damaged, or if what its metadata say of how it was made lacks or
-    contradicts an entry of `identity`.
+    Raises ValueError if the file is missing, damaged, or by its metadata made otherwise than `identity` says.
     """
     table = store.read_arrow(path, "majority_data", identity)
     counts = table["counts"].combine_chunks()
@@ -120,8 +118,7 @@ def label_randomly(
 ) -> Sequences:
     """`labellings` sequences for each of `partitions`, whose parts become the counts of randomly chosen classes.
 
-    Sequences follow the order of `partitions`. The first part of a partition has to be its largest: its class is the
-    label.
+    Sequences follow the order of `partitions`. The class of a partition's first part, the largest, is the label.
     """
     rows = len(partitions) * labellings
     by_rank = np.zeros((rows, classes), dtype=np.uint8)
@@ -152,6 +149,6 @@ def choose_test_rows(
 def choose_test_partitions(
     partitions: int, labellings: int, share: float, rng: np.random.Generator
 ) -> Bool[np.ndarray, " sequences"]:
-    """A mask of test sequences: all of about `share` of the partitions, which follow one another, `labellings` each."""
+    """A mask of test sequences: those of about `share` of the partitions, each of which has `labellings` in a row."""
     chosen = rng.permutation(partitions) < round(partitions * share)
     return np.repeat(chosen, labellings)

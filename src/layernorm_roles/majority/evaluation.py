@@ -14,7 +14,7 @@ from layernorm_roles.majority.model import MajorityTransformer
 from layernorm_roles.settings.majority import LOGARITHMIC
 
 PREFERRED = (100, 125, 160, 200, 250, 320, 400, 500, 630, 800)
-"""The R10 series of preferred numbers times 100: from one power of ten to the next, ten nearly even steps."""
+"""The R10 series of preferred numbers times 100: ten numbers a decade, whose logarithms are nearly evenly spaced."""
 
 
 def evaluation_steps(every: int | str, steps: int) -> frozenset[int]:

@@ -1,7 +1,6 @@
 """The loss of the majority task's transformer and its gradient: by a compiled kernel on a CPU, by autograd on a GPU.
 
-The two agree up to rounding. All parameters of a model are views of one flat vector, so that a step of Adam is one
-call.
+The two agree up to rounding. A model's parameters are views of one flat vector, so that a step of Adam is one call.
 """
 
 import copy
@@ -31,7 +30,7 @@ NORMED = 2
 
 
 def gradient_on(device: str) -> Callable[[MajorityTransformer, nn.Parameter], Gradient]:
-    """How to make a model's gradient function on `device`: `compiled_gradient` for "cpu", else `autograd_gradient`."""
+    """`compiled_gradient` for "cpu", else `autograd_gradient`; either makes a model's gradient function on `device`."""
     return compiled_gradient if device == "cpu" else autograd_gradient
 
 
@@ -46,8 +45,7 @@ def derivatives(model: MajorityTransformer, sequences: Sequences, device: str) -
 def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
     """Make all parameters of `model`, and their gradients, views of one vector and of its gradient; return this vector.
 
-    The parameters lie in the order of `LossParameters`, followed by those of the norms before attention. A step of
-    Adam, which is elementwise, on the vector equals steps on the parameters.
+    Its order is that of `LossParameters`, then the norms before attention. Adam treats every element alone.
     """
     parameters = [*model.loss_parameters()[NORMED:], *model.norm_parameters()]
     flat = nn.Parameter(nn.utils.parameters_to_vector(parameters).detach())
@@ -62,10 +60,7 @@ def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
 
 
 def autograd_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
-    """A function that computes the loss of `model` on a batch with PyTorch, and sets `flat.grad` to its gradient.
-
-    `flat` is the parameter vector that `flatten(model)` returned.
-    """
+    """A function that sets `flat.grad`, flat being flatten(model), to the loss's gradient on a batch, by PyTorch."""
 
     def set_gradient(counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]):
         flat.grad.zero_()
@@ -77,10 +72,9 @@ def autograd_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " pa
 
 
 def compiled_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
-    """A function that computes the loss of `model` on a batch by the CPU kernel, and sets `flat.grad` to its gradient.
+    """A function that sets `flat.grad`, flat being flatten(model), to the loss's gradient on a batch, by a CPU kernel.
 
-    `flat` is the parameter vector that `flatten(model)` returned. Through the norm before attention, which the kernel
-    does not know, torch's autograd takes the derivatives.
+    The kernel does not know the norm before attention, through which torch's autograd takes the derivatives.
     """
     parameters, gradient = flat.detach().numpy(), flat.grad.numpy()
     sizes = Sizes(*model.embedding.weight.shape, len(model.layer.linear1.bias))

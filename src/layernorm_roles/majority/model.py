@@ -94,8 +94,7 @@ def attention_and_values(
 ) -> tuple[Float[Tensor, "classes classes"], Float[Tensor, "classes d_model"]]:
     """Unnormalised attention weights between classes, and the classes' values after attention's output matrix W_o.
 
-    The weight of a query's class (row) for a key's class (column) is the exponential of their score minus the row's
-    largest score.
+    The weight of a query's class (row) for a key's class (column) is exp(score - the row's largest score).
     """
     w_query, w_key, w_value = parameters.in_weight.chunk(3)
     q, k = parameters.normed @ w_query.T, parameters.normed @ w_key.T
@@ -112,8 +111,7 @@ def pair_loss(
 
     `counts` has the number of tokens of each class in each sequence, `label` the majority class of each sequence.
     Weights of scores that lie more than about 85 (float32) below the largest score of their query underflow: if a
-    sequence has only such classes, the loss is NaN. With the norm `projection_grown` that is so before training, since
-    embeddings have standard deviation 1 here, and not 0.02 as in the language models.
+    sequence has only such classes, the loss is NaN, with the norm `projection_grown` even before training.
     """
     p, d_model = parameters, parameters.embedding.shape[1]
     attention, values = attention_and_values(parameters)

@@ -149,10 +149,7 @@ def train(
 
 
 def batch_rows(rows: int, size: int, seed: int) -> Iterator[Int[np.ndarray, " batch"]]:
-    """Yield the row numbers of one training batch after another, without end.
-
-    An epoch is a new permutation of `rows` rows, cut into batches of `size`, of which the last has what remains.
-    """
+    """Yield row numbers of training batches, without end: permutations of `rows` numbers, cut into `size` each."""
     rng = generator(Stream.MAJORITY_BATCHES, seed)
     while True:
         order = rng.permutation(rows)

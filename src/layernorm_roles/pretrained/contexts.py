@@ -35,8 +35,8 @@ def contexts(
     """Token ids of the first `number` texts with at least `context_length` tokens, cut to that, by index in `texts`.
 
     Special tokens count. Shorter texts are left out, because the share of unselectable keys depends on the number of
-    keys. A warning, which names the model by its key `name` in config.yaml, is given if fewer than `number` texts are
-    long enough. Raises ValueError if none is.
+    keys. Warns if fewer than `number` texts are long enough, and raises ValueError if none is, by `name`, the model's
+    key.
     """
     read = ((place, tokens.encode(text, context_length)) for place, text in enumerate(texts))
     chosen = dict(islice(((place, ids) for place, ids in read if len(ids) == context_length), number))
@@ -53,10 +53,7 @@ def contexts(
 
 
 def tokens_of(files: ModelFiles) -> Tokens:
-    """A model's tokenizer, as its tokenizer_config.json or GGUF file says, or else its tokenizer.json alone.
-
-    Raises ValueError if it cannot be loaded.
-    """
+    """A model's tokenizer, by tokenizer_config.json, GGUF file or tokenizer.json; raises ValueError if none loads."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     if files.gguf or (files.folder / "tokenizer_config.json").is_file():

@@ -36,10 +36,7 @@ def random_direction(d: int, context: int) -> Float[np.ndarray, " d"]:
 
 
 def ones_shares(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.DataFrame:
-    """Table `ones_share` without columns for the model: how much of norms' inputs lies along the ones vector.
-
-    `contexts` has the token ids of each context by its number.
-    """
+    """Table `ones_share` but for columns of the model: how much of norms' inputs on texts is along the ones vector."""
     parts = [
         ones_direction.table(model.network, lambda tokens=tokens: model.record(tokens)).assign(context=number)
         for number, tokens in contexts.items()

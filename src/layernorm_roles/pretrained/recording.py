@@ -1,8 +1,8 @@
 """Queries and keys of a pretrained model of the package transformers, recorded while it computes attention.
 
-`load` gives a model an attention function that stores queries and keys, and then does what torch's attention does. So
-every architecture works whose attention goes through transformers' AttentionInterface. What is known beyond the heads
-(the input of attention, the stream before its norm, the weights) has been checked against the recorded numbers.
+`load` gives a model an attention function that stores queries and keys, and then does what torch's attention does: it
+works for all whose attention goes through transformers' AttentionInterface. Inputs, norms and weights of attention are
+given where they have been checked against the recorded numbers.
 
 >>> model = load(files_at(Path("/models/all-MiniLM-L6-v2"), "path"))
 >>> layers = model.record([101, 7592, 2088, 102])
@@ -56,9 +56,9 @@ class RecordingModel:
     def record(self, tokens: Sequence[int], change: NormChange | None = None) -> list[Layer]:
         """Run the model on one context, and return the queries, keys and inputs of every layer's attention.
 
-        `tokens` are the context's token ids, special ones too. `change` replaces the outputs of the norms of the
-        residual stream. Raises ValueError if the model cannot read the tokens, or if its attention is more than a
-        softmax of inner products.
+        `tokens` are token ids, special ones too. `change` replaces the outputs of the norms of the residual stream.
+        Raises ValueError if the model cannot read the tokens, or if its attention is more than a softmax of inner
+        products.
         """
         if self.longest is not None and len(tokens) > self.longest:
             raise ValueError(
@@ -148,10 +148,7 @@ def load(files: ModelFiles) -> RecordingModel:
 
 
 def _refuse_weights_that_are_no_floats(files: ModelFiles, names: tuple[str, ...]) -> None:
-    """Raise ValueError if a parameter in `names` is stored as integers, truth values or complex numbers.
-
-    transformers would turn them into floating-point numbers without a word.
-    """
+    """Raise ValueError if a parameter in `names` is not stored as floats: transformers would convert it silently."""
     for path in files.weights:
         with safe_open(path, "np") as tensors:
             for key in tensors.keys():

@@ -36,8 +36,7 @@ class ModelFiles:
 def refusal(folder: Path, what: str, error: Exception) -> str:
     """A message of one line on why transformers cannot load `what`, a model or a tokenizer, from `folder`.
 
-    `error` is what transformers raised. Code in the folder, which a key auto_map of a JSON file names, is never run; if
-    there is such a key, the message says so.
+    `error` is what transformers raised. If the folder names code of its own (auto_map), which is never run, it says so.
     """
     for name in ("config.json", "tokenizer_config.json"):
         file = folder / name
@@ -54,8 +53,7 @@ def refusal(folder: Path, what: str, error: Exception) -> str:
 def locate(name: str, settings: PretrainedModel) -> ModelFiles:
     """The files of the model that config.yaml describes under pretrained.`name`.
 
-    Raises ValueError, in one line with the key, its value and what is expected there, if the package or the folder is
-    missing, holds no model that can be read, or has weights of another SHA-256 than the settings give.
+    Raises ValueError, naming the key, if there is no model that can be read, or its weights have another SHA-256.
     """
     model = files_at(*_place(name, settings))
     if settings.sha256 is not None and (actual := model.sha256()) != settings.sha256:

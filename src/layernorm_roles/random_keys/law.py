@@ -1,7 +1,4 @@
-"""How many Gaussian keys it takes, by their dimension, for a given share of them to be unselectable.
-
-A key is unselectable if no query gives it the strictly highest score. The numbers are exact, not drawn at random.
-"""
+"""How many Gaussian keys it takes, by dimension, for a given share to be unselectable (no query's top score)."""
 
 import pandas as pd
 from scipy.optimize import brentq
@@ -31,8 +28,8 @@ def table(settings: Law) -> pd.DataFrame:
 def keys_for(share: float, d: int, causal: bool, largest: int) -> int | None:
     """The smallest number of Gaussian keys in R^d of which at least `share` are expected to be unselectable.
 
-    None if it takes more than `largest` keys. With `causal` a key's rivals are only the keys before it. The share grows
-    with the number of keys, since one more key can make others unselectable, but none selectable.
+    None if it exceeds `largest`. With `causal` a key's rivals are only the keys before it. The share grows with the
+    number of keys, since one more key can make others unselectable, but none selectable.
     """
 
     def excess(n: int) -> float:

@@ -74,10 +74,7 @@ def precision_table(settings: RandomKeys, seed: int) -> pd.DataFrame:
 
 
 def expected_after(norm: str, n: int, d: int) -> float | None:
-    """The expected number of unselectable keys among n standard Gaussian keys in R^d after the built-in norm `norm`.
-
-    None where no formula is known, as for a user's own norm.
-    """
+    """Expected number of unselectable ones among n Gaussian keys in R^d after `norm`; None if no formula is known."""
     both = maps(norm)
     if both is None:
         return None

@@ -1,7 +1,6 @@
 """Can one matrix replace W_O, attention's output matrix, and W_1, the first of the feed-forward part after it?
 
-The value that enters the feed-forward part's nonlinearity, with c the concatenated heads and x the residual stream,
-depends on what stands between the two matrices:
+The input of the feed-forward part's nonlinearity, with c the concatenated heads and x the residual stream, is
 
     plain           (c W_O) W_1               norm            LN(c W_O) W_1
     residual        (x + c W_O) W_1           residual_norm   LN(x + c W_O) W_1
@@ -55,9 +54,8 @@ class AttentionBlock(NamedTuple):
 def write(plan: Plan, samples: Iterable[str | Path], out: str | Path) -> None:
     """Measure how well one matrix replaces W_O and W_1, and write table `fusion` to the Parquet file `out`.
 
-    Measured are random layers and trained ones, whose activations are in the files `samples`. `plan` has the
-    `settings`, the `seeds` of random layers, and, as made_by, what wrote the samples. Raises ValueError if a file is
-    missing, damaged or of another plan.
+    Measured are random layers, for the `seeds` of `plan`, and trained ones, whose activations are in the files
+    `samples`. Raises ValueError if a file is missing, damaged or written by another plan than made_by says.
     """
     settings, planned = Fusion.model_validate(plan["settings"]), map(plan.of, plan["made_by"])
     trained = trained_blocks(zip(samples, planned, strict=True))
@@ -68,8 +66,7 @@ def write(plan: Plan, samples: Iterable[str | Path], out: str | Path) -> None:
 def before_nonlinearity(block: AttentionBlock, arrangement: str) -> Float[np.ndarray, "tokens d_ff"]:
     """The input of the feed-forward part's nonlinearity in `block`, if `arrangement` stands between W_O and W_1.
 
-    `arrangement` is one of ARRANGEMENTS. LayerNorm has eps 0. The feed-forward part's bias is left out, since the
-    intercept of a map that is fitted takes it up.
+    LayerNorm has eps 0. The feed-forward part's bias is left out: the intercept of a map that is fitted takes it up.
     """
     y = block.heads @ block.w_o + block.b_o
     if arrangement.startswith("residual"):
@@ -85,8 +82,7 @@ def linear_errors(
 ) -> list[float]:
     """For each of `outputs` the share of its variance that a single linear map of `inputs` does not explain.
 
-    The map and its intercept are fitted by least squares to the first `n_fit` tokens. The share is the sum of squared
-    errors over the sum of squared deviations from the mean, both over the remaining tokens and all b features.
+    The map, with intercept, is fitted by least squares to the first `n_fit` tokens; the share is that of the others.
     """
     design = np.column_stack([inputs, np.ones(len(inputs))])
     # By SVD, not the normal equations: trained activations can be nearly dependent.
@@ -117,8 +113,7 @@ def random_blocks(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[Atten
 def trained_blocks(samples: Iterable[tuple[str | Path, Mapping[str, Any]]]) -> Iterator[AttentionBlock]:
     """Yield the activations and weights of trained language models, model by model and layer by layer.
 
-    `samples` are files of the tensors that `language_model.measure.sample` returns, each with the plan by which it was
-    written. Raises ValueError if a file is missing, damaged or of another plan.
+    Raises ValueError if one of `samples`, pairs of a file and its plan, is missing, damaged or of another plan.
     """
     for path, plan in samples:
         tensors, facts = checkpoint.load(path, plan)

@@ -34,7 +34,7 @@ CLOUD, CLOUD_GAIN, CLOUD_BIAS = 400, (1.4, 0.9, 0.5), (0.6, -0.3, 0.8)
 
 
 def write(plan: Mapping[str, Any], out_measured: str | Path, out_cloud: str | Path) -> None:
-    """Write the tables of `measure` and `cloud` with the settings and seed in `plan`, to two Parquet files."""
+    """Write tables geometry and geometry_cloud, measured with the settings and seed in `plan`, to two Parquet files."""
     settings, seed = Geometry.model_validate(plan["settings"]), plan["seed"]
     store.write(measure(settings, seed), "geometry", out_measured, provenance(plan, "cpu", Stream.GEOMETRY))
     store.write(cloud(seed), "geometry_cloud", out_cloud, provenance(plan, "cpu", Stream.GEOMETRY_CLOUD))
@@ -43,9 +43,8 @@ def write(plan: Mapping[str, Any], out_measured: str | Path, out_cloud: str | Pa
 def measure(settings: Geometry, seed: int) -> pd.DataFrame:
     """Table `geometry`, in float64: the ellipsoids of LayerNorm's and RMSNorm's outputs, and differences from torch.
 
-    Without eps, the rank, centre and axes of the outputs are compared with the prediction. With each of EPS, inside or
-    outside the root, LayerNorm is compared with torch's, and its mean output length, before gain and bias, with
-    sqrt(n).
+    Without eps, the rank, centre and axes of the outputs are compared with the ellipsoid predicted. With each of EPS,
+    inside or outside the root, LayerNorm is compared with torch's, and its mean length before the gain with sqrt(n).
     """
     rows = []
     for n, norm in product(settings.dimensions, ("layernorm", "rmsnorm")):

@@ -25,10 +25,10 @@ from layernorm_roles.text.token_streams import read_stream
 
 
 def write(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str | Path]) -> None:
-    """Train transformers with the placement of LayerNorm in `plan`; write the tables of `measure` to paths in `out`.
+    """Train transformers with LayerNorm placed as `plan` says; write the tables that `measure` returns to `out`.
 
-    `manifest` is the manifest file of a prepared text. Raises ValueError if a file of the text is missing, damaged, of
-    another text or too short.
+    `manifest` is that of a prepared text. Raises ValueError if one of its files is missing, damaged, of another text or
+    too short.
     """
     torch.set_num_threads(1)  # processes share the cores, not the threads of one
     settings, text = Placement.model_validate(plan["settings"]), PreparedText(Path(manifest).parent)
@@ -69,10 +69,7 @@ def _shape(settings: Placement, placement: str, depth: int, residual: bool) -> T
 
 
 def _rows(runs: pd.DataFrame, axes: Mapping[str, Sequence[int]], **values: np.ndarray) -> pd.DataFrame:
-    """Cross join of `runs` with `axes`: a row for each run and combination of values, with the columns `values`.
-
-    The axes of an array in `values` are the runs, then `axes` in their order.
-    """
+    """Cross join of `runs` with the values of `axes`; the columns `values` have runs, then `axes`, as array axes."""
     index = pd.MultiIndex.from_product([runs.index, *axes.values()], names=["run", *axes])
     frame = pd.DataFrame({name: array.ravel() for name, array in values.items()}, index)
     return frame.reset_index().join(runs, on="run").drop(columns="run")
@@ -96,9 +93,8 @@ def untrained_gradients(
 ) -> pd.DataFrame:
     """Table `untrained_gradients`: how large the loss's gradient is in the first layer of untrained transformers.
 
-    It has a row for each depth and seed, with and without residual connections. `tokens` are ids below
-    `settings.vocabulary`. Networks of equal depth and seed share parameters and windows. Those without a norm are
-    measured with the placement pre.
+    It has a row for each depth and seed, with and without residual connections. Networks of equal depth and seed share
+    parameters and windows. Those without a norm are measured with the placement pre.
     """
     frames, names = [], ("pre", "none") if placement == "pre" else (placement,)
     for name, residual, depth in product(names, (True, False), settings.untrained_depths):

@@ -1,9 +1,8 @@
 """Does the residual stream of a transformer encode a token's position? A linear probe before each layer reads it off.
 
-The probe is a ridge regression from the stream, and a constant, to the position's indicator; it is fitted on some
-windows of a text and tested on others. Guessing names one position in context_length. Causal attention tells early
-positions from late ones even without positional encoding, so networks without residual connections, and untrained ones,
-are the controls.
+The probe is a ridge regression from the stream, and a constant, to the position's indicator, fitted on some windows of
+a text and tested on others. Causal attention tells early positions from late ones even without positional encoding, so
+networks without residual connections, and untrained ones, are the controls.
 """
 
 import numpy as np
@@ -22,8 +21,7 @@ RIDGE = 1e-6
 
 
 def probe_windows(tokens: Tokens, context_length: int, seed: int) -> Int[Tensor, "2 windows length"]:
-    """Random windows of context_length + 1 tokens: [0] from the first half of `tokens`, to fit a probe; [1] from the
-    second."""
+    """Random windows of context_length + 1 tokens, to fit a probe ([0], from the text's first half) and to test it."""
     rng, half = generator(Stream.POSITION_PROBE, seed), len(tokens) // 2
     starts = rng.integers(half - context_length, size=(2, WINDOWS)) + np.array([[0], [half]])
     return torch.from_numpy(tokens[starts[:, :, None] + np.arange(context_length + 1)])
@@ -34,8 +32,7 @@ def position_accuracy(
 ) -> Float[np.ndarray, "runs depth"]:
     """The share of tokens whose position a linear probe names, by transformer (run) and by layer.
 
-    The probe reads the residual stream before the layer. It is fitted on `windows[0]` and tested on `windows[1]`. The
-    share is NaN where training diverged.
+    The probe, fitted on windows[0] and tested on windows[1], reads the stream before the layer. NaN for a diverged run.
     """
     fitted, judged = (_streams(shape, matrices, part) for part in windows)
     layers = zip(fitted, judged, strict=True)

@@ -29,7 +29,7 @@ Run = tuple[float, int]
 def train(
     shape: TransformerShape, tokens: Tokens, runs: Sequence[Run], steps: int
 ) -> tuple[Float[np.ndarray, "runs steps"], Rows]:
-    """Train a transformer for each of `runs`; return their training losses and their parameters after the last step.
+    """Train a transformer for each of `runs` (learning rate, seed); return losses, and parameters after the last step.
 
     A loss, in nats per token, is that of a step's batch before the step; infinite if it is no number. Adam has a
     constant learning rate, and gradients are not clipped. Runs of equal seed share initialisation and batches.
@@ -65,10 +65,7 @@ def reduce_vocabulary(tokens: Tokens, size: int) -> Int[np.ndarray, " n"]:
 def untrained_norms(
     shape: TransformerShape, tokens: Tokens, seeds: Sequence[int]
 ) -> Float[np.ndarray, " runs"]:
-    """The length of the gradient in all parameters of the first layer, for an untrained transformer of each seed.
-
-    The gradient is that of the loss on the first training batch of `tokens`. It is infinite where it is no number.
-    """
+    """Length of the first layer's gradient on the first batch, for each untrained transformer; inf if it is NaN."""
     parameters = initial(shape, seeds)
     gradient = torch.zeros_like(parameters)
     draws = [generator(Stream.PLACEMENT_BATCHES, seed) for seed in seeds]
@@ -86,7 +83,7 @@ def _windows(rng: np.random.Generator, tokens: Tokens, context: int) -> Int[np.n
 def _differentiated(
     shape: TransformerShape, leaves: Matrices, slots: Matrices, batch: Windows
 ) -> Float[np.ndarray, " runs"]:
-    """The loss of every run; copies its gradients by `leaves` to `slots`, save for those that it does not depend on."""
+    """The loss of every run; its gradients with respect to `leaves` go to `slots`, where it depends on the leaf."""
     loss = losses(shape, [leaf.requires_grad_() for leaf in leaves], batch)
     gradients = torch.autograd.grad(loss.sum(), leaves, allow_unused=True)
     for slot, part in zip(slots, gradients, strict=True):

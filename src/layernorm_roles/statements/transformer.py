@@ -5,8 +5,7 @@
     none    x = x + part(x)              untrained networks alone
 
 Here x is the residual stream, and part is attention or feed-forward. Without the residual connection x + is left out.
-Many transformers of one shape, called runs, are computed together: the parameters of a run are one row of a matrix, and
-every product is a batched one over runs, which do not mix.
+Many transformers of one shape, called runs, are computed together, each from one row of a matrix of parameters.
 """
 
 import math
@@ -24,11 +23,10 @@ Rows = Float[Tensor, "runs p"]
 Matrices = list[Float[Tensor, "runs _ _"]]
 """The parameter matrices of several transformers of one shape (runs), in the order of `TransformerShape.parameters`."""
 Tokens = Integer[np.ndarray, " n"]
-"""A text as a stream of token ids."""
 Windows = Int[Tensor, "runs batch tokens"]
-"""Token ids of windows of a text: for each network, a run, a batch of windows."""
+"""Token ids of a batch of windows of a text for each of several transformers (runs)."""
 Observe = Callable[[Float[Tensor, "runs tokens d"]], object]
-"""A function that is called with the residual streams of all networks (runs) before each layer."""
+"""Function that is called with the residual streams of several transformers (runs) before each layer."""
 
 
 class TransformerShape(NamedTuple):
@@ -88,10 +86,7 @@ def initial(shape: TransformerShape, seeds: Sequence[int]) -> Rows:
 def losses(
     shape: TransformerShape, matrices: Matrices, windows: Windows, observe: Observe = lambda stream: None
 ) -> Float[Tensor, " runs"]:
-    """Mean next-token cross-entropy of each transformer on its windows of context_length + 1 tokens, in nats a token.
-
-    `observe` is called with the residual stream before each layer.
-    """
+    """Mean next-token cross-entropy (nats per token) of each transformer on windows of context_length + 1 tokens."""
     runs, batch, context, d = *windows.shape[:2], shape.context_length, shape.d_model
     weights = iter(matrices)
     tokens, targets = windows[:, :, :-1].flatten(1), windows[:, :, 1:].flatten(1)

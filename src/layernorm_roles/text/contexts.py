@@ -43,8 +43,8 @@ def sentences(text: str) -> list[str]:
     """The sentences of `text`: its lines, cut after full stops, question marks and exclamation marks of many scripts.
 
     Such a mark ends a sentence before a space and a capital, or a letter of a script or text without capitals; a
-    Chinese or Japanese mark always does. Pieces without such a mark at the end, such as headings, are left out, unless
-    all lack one.
+    Chinese or Japanese one always does. Pieces without a mark at the end, such as headings, are left out, unless none
+    has one.
     """
     without_capitals = text == text.lower()
 

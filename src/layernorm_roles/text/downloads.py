@@ -1,7 +1,4 @@
-"""Datasets of the Hugging Face hub as Parquet files, which one process downloads so that others can read them.
-
-A file holds the documents of a source in config.yaml or, if the source has a label_column, sentences and their classes.
-"""
+"""Downloads documents and labelled sentences of the Hugging Face hub to Parquet files, once, for all who read them."""
 
 from collections.abc import Iterator, Mapping
 from itertools import groupby, islice
@@ -60,8 +57,7 @@ def read(source: Source, folder: str | Path | None) -> Iterator[dict[str, Any]]:
 def joined(rows: Iterator[Mapping[str, Any]], source: Source) -> Iterator[str]:
     """Yield the texts in a dataset's rows, joined to documents if `source.joined_by` names a column.
 
-    Neighbouring rows with an equal value in that column become one document, a line for each different text: SQuAD
-    repeats a paragraph in the row of each question about it.
+    Neighbouring rows with an equal value there, as in SQuAD, become one document, a line for each different text.
     """
     if source.joined_by is None:
         yield from (row[source.column] for row in rows)

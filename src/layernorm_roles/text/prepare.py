@@ -30,8 +30,7 @@ def prepare(settings: Text, folder: str | Path, downloads: str | Path | None = N
 
     The folder's name is that of the text in config.yaml, its files' names those in `PreparedText`. `downloads` is the
     folder to which sources of kind hub were downloaded. `seed` decides which contexts are chosen and, later, BERT's
-    validation windows. Raises ValueError if a source cannot be read or the corpus is too small, with all that is
-    lacking.
+    validation windows. Raises ValueError if a source cannot be read or the corpus is too small.
     """
     out = PreparedText(Path(folder))
     out.folder.mkdir(parents=True, exist_ok=True)
@@ -119,11 +118,7 @@ def _refuse_small(
     entries: int,
     found: dict[str, Candidates],
 ) -> None:
-    """Raise ValueError if the corpus is too small for the settings, with all that it lacks.
-
-    `numbers` of documents are by PARTS, `tokens` by training and validation, `entries` is the tokenizer's vocabulary
-    size, and `found` has, by KINDS, the texts from held-out documents of which contexts can be chosen.
-    """
+    """Raise ValueError, saying what is lacking, if the corpus gives too few tokens, tokenizer entries or contexts."""
     whole, longest, shares = sum(numbers.values()), settings.long.longest, settings.split.model_dump()
     more = f"tokens; expected more than long.longest = {longest:,}"
     needs = [(part, size, longest + 1, more) for part, size in tokens.items()]
@@ -165,10 +160,7 @@ def _texts_and_tokenizer(settings: Text, downloads: Path | None) -> tuple[Iterab
 def _distribute(
     texts: Iterable[str], settings: Text, streams: Mapping[str, TokenStreamWriter]
 ) -> tuple[dict[str, int], list[str]]:
-    """Add each document to the token stream of its set; return the number of documents by set, and held-out texts.
-
-    No held-out texts are returned if no contexts are taken from them: those of a large corpus might fill memory.
-    """
+    """Add documents to their sets' token streams; return their number by set, and held-out texts if wanted."""
     are_needed = not (settings.long.source and settings.sentences.source)
     numbers, held_out = dict.fromkeys(PARTS, 0), []
     for text in texts:

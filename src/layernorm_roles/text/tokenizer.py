@@ -37,10 +37,7 @@ def gpt2() -> Tokenizer:
 
 
 def load(path: str | Path) -> Tokenizer:
-    """Load a tokenizer from a JSON file of the package tokenizers.
-
-    Raises ValueError if the file is missing, damaged or holds no tokenizer.
-    """
+    """Load a tokenizer from a JSON file of the package tokenizers; raises ValueError if it is missing or damaged."""
     files.verify(path)
     try:
         return Tokenizer.from_file(str(path))

@@ -177,11 +177,11 @@ def attention_forward(qkv, mask, scale, heads, out, log_total, block):
 
 @jit
 def attention_backward(qkv, mask, scale, heads, out, log_total, out_grad, qkv_grad, block):
-    """Gradient of causal attention: write the loss's gradient by qkv to qkv_grad, for heads heads[0] to heads[1] - 1.
+    """Write the loss's gradient with respect to qkv to qkv_grad, for the heads heads[0] to heads[1] - 1 of a batch.
 
-    The other arguments are those of `attention_forward`, with its results `out` and `log_total`, and the loss's
-    gradient `out_grad` by the output. If p are the attention weights of a query, the gradient by its scores is
-    p (v.out_grad - out.out_grad), where v.out_grad counts as 0 for keys that dropout removed.
+    Other arguments are those of `attention_forward`, its results `out` and `log_total`, and `out_grad`, the loss's
+    gradient with respect to `out`. If p are the attention weights of a query, the gradient with respect to its scores
+    is p (v.out_grad - out.out_grad), where v.out_grad counts as 0 for keys that dropout removed.
     """
     n, d_model = log_total.shape[1], out.shape[2]
     d = d_model * len(qkv) // len(log_total)

@@ -24,10 +24,10 @@ from layernorm_roles.language_model.kernels.vectors import (
 def cross_entropy_sweep(h, w, targets, h_grad, w_grad, bound, entries, block, gradients):
     """The sum over tokens of the cross-entropy, in nats, of logits h.w; with `gradients`, also the sum's gradients.
 
-    They set h_grad, with respect to the hidden states h, and are added to w_grad, with respect to the weight w; without
-    them the loop takes half the time. h and h_grad have shape (d, tokens), w and w_grad (d, entries), as
-    `softmax.columns` makes them; targets (tokens,) are indices of entries; bound (padded(tokens),) is at least the
-    magnitude of every logit of a token. `block` is `softmax.unrolled(d)`.
+    h_grad is set to the gradient with respect to the hidden states h, and that with respect to the weight w is added to
+    w_grad. h and h_grad have shape (d, tokens), w and w_grad (d, entries), padded as by `softmax.columns`; targets
+    (tokens,) are indices of entries; bound (padded(tokens),) is at least the magnitude of every logit of a token.
+    `block` is `softmax.unrolled(d)`.
     """
     d, tokens = len(h), len(bound)
     tile, end = tile_columns(d), (entries + LANES - 1) // LANES * LANES

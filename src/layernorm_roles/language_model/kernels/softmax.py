@@ -1,9 +1,9 @@
 """Loops of softmaxes over inner products, of which the CPU kernels for attention and cross-entropy consist.
 
 The products are scores of queries and keys, or logits of hidden states and vocabulary entries; names are those of
-attention. The loops work on TOGETHER queries and a tile (a range of columns) of keys: `exponentials` computes exp(score
-- shift), `add_means` sums the values weighted by these, `add_outer` adds to the keys' gradients. Arrays have a row for
-each feature and a column for each token, so that the loops run along rows.
+attention. The loops work on TOGETHER queries and a tile (a range of columns) of keys: `exponentials` takes the
+exponentials of shifted scores, `add_means` sums the values weighted by them, `add_outer` adds to the keys' gradients.
+Arrays have a row for each feature and a column for each token, so that the loops run along rows.
 """
 
 from jaxtyping import Float

@@ -1,7 +1,7 @@
 """A numba type for SIMD vectors of LANES float32 numbers, and the vector operations of which the CPU kernels consist.
 
-LLVM need not find out what can be vectorised, it splits the vectors on processors with shorter ones, and sums have one
-order on all processors. A tuple of vectors, such as a tile (parts of several rows of an array), is kept in registers.
+With explicit vectors LLVM need not find out what can be vectorised, it splits them on processors with shorter ones, and
+sums have one order on all processors. A tuple of vectors, such as a tile (of several rows), is kept in registers.
 """
 
 from collections.abc import Callable
@@ -223,7 +223,7 @@ def load(write, a, row, column):
 
 @instruction(_first)
 def add_dots(write, sums, a, i, b, row, j, block):
-    """The vectors sums[g] + sum over c of a[row + c, i + g] times `b` from (row + c, j) on, for 0 <= c < len(block)."""
+    """The vectors sums[g] + sum over c < len(block) of a[row + c, i + g] b[row + c, j : j + LANES], for every g."""
     for c in range(len(block)):
         vector = b.load(write.plus(row, c), j)
         weights = (write.splat(a.element(write.plus(row, c), write.plus(i, g))) for g in range(len(sums)))
@@ -233,7 +233,7 @@ def add_dots(write, sums, a, i, b, row, j, block):
 
 @instruction(_first)
 def add_means_of(write, sums, vectors, v, row, j, block):
-    """The vectors sums[g * B + c] + vectors[g] times `v` from (row + c, j) on, for 0 <= c < B, with B = len(block)."""
+    """The vectors sums[g * B + c] + vectors[g] v[row + c, j : j + LANES] for all g and c < B, with B = len(block)."""
     values = [v.load(write.plus(row, c), j) for c in range(len(block))]
     products = ((x, y) for x in vectors for y in values)
     return [write.multiply_add(x, y, total) for (x, y), total in zip(products, sums, strict=True)]
@@ -241,7 +241,7 @@ def add_means_of(write, sums, vectors, v, row, j, block):
 
 @instruction(types.none)
 def add_products(write, vectors, weights, query, a, row, column, like):
-    """Add sum over g of vectors[g] weights[r, query + g] to the vector of `a` at (r, column), for len(like) rows r."""
+    """Add sum over g of vectors[g] weights[r, query + g] to a[r, column:][:LANES] in len(like) rows r from `row` on."""
     for c in range(len(like)):
         place = write.plus(row, c)
         total = a.load(place, column)

@@ -30,8 +30,7 @@ class ClassAttention(NamedTuple):
 def parameters_in(flat, classes, d, f):
     """A `LossParameters` of views of the vector `flat`, in which its fields lie one after the other.
 
-    `flat` is of a model with `classes` classes, d_model `d` and d_ff `f`. The view `in_weight` has the shape (3, d, d),
-    with W_Q, W_K and W_V apart.
+    `flat` is of a model with `classes` classes, d_model `d` and d_ff `f`; the shape of `in_weight` is here (3, d, d).
     """
     cd, dd, df = classes * d, d * d, d * f
     at = 3 * cd + 4 * dd

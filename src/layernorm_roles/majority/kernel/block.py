@@ -1,7 +1,7 @@
 """The majority task's CPU kernel for one block of pairs (sequence, class): forward pass, loss and backward pass.
 
-Its functions are small, because LLVM vectorises their loops and gives up on larger ones. Letters are those of the
-package's docstring.
+LLVM vectorises the loops of these small functions, and gives up on larger ones. The package's docstring has the
+letters.
 """
 
 import math
@@ -42,7 +42,7 @@ def _unpack(word, shift, byte):
 
 @inlined
 def _residual(start, attended, y, mean):
-    """Set `y` to `start` + S / D, row d of `attended` from D to 1 / D, and `mean` to the mean of y over features."""
+    """Set `y` to `start` + S / D, where `attended` is S and, as row d, D; then D to 1 / D, and `mean` to y's mean."""
     d = len(start)
     one = y.dtype.type(1)
     per_d = one / y.dtype.type(d)
@@ -140,7 +140,7 @@ def _exponentials(logits, largest, total):
 
 @inlined
 def _sum_tokens(n, total, margin, arg, label):
-    """For tokens n of each pair, the sums over pairs of n (log total + margin), of n where arg = label, and of n."""
+    """Over pairs of n tokens each, the sums of n (log total + margin), the loss, of n where arg = label, and of n."""
     loss, correct, tokens = 0.0, 0, 0
     for p in range(BLOCK):
         loss += n[p] * (log(total[p]) + margin[p])
