@@ -33,7 +33,7 @@ def uniform(
 ) -> list[Partition]:
     """Draw `number` different admissible partitions of `length`, every set of that size with equal probability.
 
-    An admissible one has 2 to `classes` parts, the largest at least `majority_gap` above the second largest.
+    An admissible partition has 2 to `classes` parts, the largest at least `majority_gap` above the second largest.
     """
     admissible = count_admissible(length, classes, majority_gap)
     ranks = rng.choice(admissible, size=number, replace=False)
@@ -45,7 +45,7 @@ def depth_first(
 ) -> list[Partition]:
     """The first `number` admissible partitions of `length` in a random depth-first walk, as Brody et al. (2023) do.
 
-    An admissible one has 2 to `classes` parts, the largest at least `majority_gap` above the second largest. The walk
+    An admissible partition has 2 to `classes` parts, the largest at least `majority_gap` above the second. The walk
     adds parts from the smallest up, each in random order, and stops early: most results share their smallest parts.
     """
 
@@ -91,7 +91,7 @@ def generate(settings: MajorityData, seed: int) -> pd.DataFrame:
 
 
 def write(plan: Mapping[str, Any], path: str | Path) -> None:
-    """Write the data set that `generate` draws with the settings and seed in `plan` to the Parquet file `path`."""
+    """Write the majority task's data set, drawn with the settings and seed in `plan`, to the Parquet file `path`."""
     settings = MajorityData.model_validate(plan["settings"])
     about = provenance(plan, "cpu", Stream.MAJORITY_DATA)
     store.write(generate(settings, plan["seed"]), "majority_data", path, about)
@@ -149,6 +149,6 @@ def choose_test_rows(
 def choose_test_partitions(
     partitions: int, labellings: int, share: float, rng: np.random.Generator
 ) -> Bool[np.ndarray, " sequences"]:
-    """A mask of test sequences: those of about `share` of the partitions, each of which has `labellings` in a row."""
+    """A mask of test sequences: those of about `share` of the partitions, each of `labellings` sequences in a row."""
     chosen = rng.permutation(partitions) < round(partitions * share)
     return np.repeat(chosen, labellings)

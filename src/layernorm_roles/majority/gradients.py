@@ -30,12 +30,12 @@ NORMED = 2
 
 
 def gradient_on(device: str) -> Callable[[MajorityTransformer, nn.Parameter], Gradient]:
-    """`compiled_gradient` for "cpu", else `autograd_gradient`; either makes a model's gradient function on `device`."""
+    """Either `compiled_gradient`, for "cpu", or `autograd_gradient`: both make a model's gradient function."""
     return compiled_gradient if device == "cpu" else autograd_gradient
 
 
 def derivatives(model: MajorityTransformer, sequences: Sequences, device: str) -> Derivatives:
-    """The loss and gradient of a copy of `model` on `sequences`, by `device`, for a comparison of GPU and CPU."""
+    """The loss and gradient of a copy of `model` on `sequences`, computed on `device`, to compare GPU and CPU."""
     copied = copy.deepcopy(model).to(device)
     flat = flatten(copied)
     loss = gradient_on(device)(copied, flat)(*(torch.from_numpy(array).to(device) for array in sequences))
@@ -45,7 +45,7 @@ def derivatives(model: MajorityTransformer, sequences: Sequences, device: str) -
 def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
     """Make all parameters of `model`, and their gradients, views of one vector and of its gradient; return this vector.
 
-    Its order is that of `LossParameters`, then the norms before attention. Adam treats every element alone.
+    Its order is that of `LossParameters`, then the norms. A step of Adam on it equals steps on all parameters.
     """
     parameters = [*model.loss_parameters()[NORMED:], *model.norm_parameters()]
     flat = nn.Parameter(nn.utils.parameters_to_vector(parameters).detach())
@@ -60,7 +60,7 @@ def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
 
 
 def autograd_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
-    """A function that sets `flat.grad`, flat being flatten(model), to the loss's gradient on a batch, by PyTorch."""
+    """A function of a batch that returns its loss and sets `flat.grad`, for flat = flatten(model), with PyTorch."""
 
     def set_gradient(counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]):
         flat.grad.zero_()
@@ -72,7 +72,7 @@ def autograd_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " pa
 
 
 def compiled_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
-    """A function that sets `flat.grad`, flat being flatten(model), to the loss's gradient on a batch, by a CPU kernel.
+    """A function of a batch that returns its loss and sets `flat.grad`, for flat = flatten(model), by the CPU kernel.
 
     The kernel does not know the norm before attention, through which torch's autograd takes the derivatives.
     """

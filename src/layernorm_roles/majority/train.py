@@ -57,7 +57,7 @@ class TrainedRun(NamedTuple):
     metrics: pd.DataFrame
     """Rows of table `majority_metrics`, one an evaluation: losses, accuracy, query angles, spread of attention."""
     vectors: pd.DataFrame
-    """Rows of table `majority_vectors`: keys and queries before training and, unless it diverged, after it."""
+    """Rows of table `majority_vectors`: keys and queries before training and, unless it diverged, after training."""
     model: MajorityTransformer
 
 

@@ -35,8 +35,8 @@ def contexts(
     """Token ids of the first `number` texts with at least `context_length` tokens, cut to that, by index in `texts`.
 
     Special tokens count. Shorter texts are left out, because the share of unselectable keys depends on the number of
-    keys. Warns if fewer than `number` texts are long enough, and raises ValueError if none is, by `name`, the model's
-    key.
+    keys. Warns if fewer than `number` texts are long enough; raises ValueError if none is. Messages have the model's
+    `name`.
     """
     read = ((place, tokens.encode(text, context_length)) for place, text in enumerate(texts))
     chosen = dict(islice(((place, ids) for place, ids in read if len(ids) == context_length), number))

@@ -1,8 +1,8 @@
 """Queries and keys of a pretrained model of the package transformers, recorded while it computes attention.
 
-`load` gives a model an attention function that stores queries and keys, and then does what torch's attention does: it
-works for all whose attention goes through transformers' AttentionInterface. Inputs, norms and weights of attention are
-given where they have been checked against the recorded numbers.
+`load` gives a model an attention function that stores queries and keys, and then does what torch's attention does. So
+all models work whose attention goes through transformers' AttentionInterface. Inputs, norms and weights of attention
+are given where they have been checked against the recorded numbers.
 
 >>> model = load(files_at(Path("/models/all-MiniLM-L6-v2"), "path"))
 >>> layers = model.record([101, 7592, 2088, 102])
@@ -241,7 +241,7 @@ def _visible(module: nn.Module, mask: Tensor | None, n: int, causal: bool | None
 
 
 def _attention_input(calls: _Calls, module: nn.Module) -> Float[Tensor, "1 n d"] | None:
-    """The vectors that the running attention module was called with; None if it was called otherwise."""
+    """The vectors that the running attention module was called with; None if they are not one tensor (1, n, d)."""
     positional, named = calls.inputs.get(module, ((), {}))
     x = named.get("hidden_states", positional[0] if positional else None)
     return x if isinstance(x, Tensor) and x.ndim == 3 and len(x) == 1 else None

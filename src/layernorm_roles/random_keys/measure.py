@@ -74,7 +74,7 @@ def precision_table(settings: RandomKeys, seed: int) -> pd.DataFrame:
 
 
 def expected_after(norm: str, n: int, d: int) -> float | None:
-    """Expected number of unselectable ones among n Gaussian keys in R^d after `norm`; None if no formula is known."""
+    """Expected number of unselectable keys among n Gaussian keys in R^d after `norm`; None if no formula is known."""
     both = maps(norm)
     if both is None:
         return None

@@ -42,7 +42,7 @@ def write(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str |
 def measure(tokens: Tokens, settings: Placement, plan: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
     """The tables placement, position_probe and untrained_gradients, by name, for one placement of LayerNorm.
 
-    `tokens` is the stream of token ids on which the transformers train. `plan` has the `placement` (one of PLACEMENTS),
+    `tokens` is the stream of token ids on which the transformers train. `plan` has the `placement` ("pre" or "post"),
     the `seeds` of the networks that are trained, and the `untrained_seeds` of those that are not.
     """
     placement, tokens = plan["placement"], reduce_vocabulary(tokens, settings.vocabulary)

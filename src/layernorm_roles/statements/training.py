@@ -83,7 +83,7 @@ def _windows(rng: np.random.Generator, tokens: Tokens, context: int) -> Int[np.n
 def _differentiated(
     shape: TransformerShape, leaves: Matrices, slots: Matrices, batch: Windows
 ) -> Float[np.ndarray, " runs"]:
-    """The loss of every run; its gradients with respect to `leaves` go to `slots`, where it depends on the leaf."""
+    """The loss of each run on `batch`; writes the gradients of parameters `leaves` to `slots`, but for unused ones."""
     loss = losses(shape, [leaf.requires_grad_() for leaf in leaves], batch)
     gradients = torch.autograd.grad(loss.sum(), leaves, allow_unused=True)
     for slot, part in zip(slots, gradients, strict=True):

@@ -1,4 +1,4 @@
-"""Downloads documents and labelled sentences of the Hugging Face hub to Parquet files, once, for all who read them."""
+"""Downloads texts and labelled sentences of the Hugging Face hub to Parquet files, once, for all processes to read."""
 
 from collections.abc import Iterator, Mapping
 from itertools import groupby, islice

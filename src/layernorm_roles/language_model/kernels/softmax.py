@@ -114,7 +114,7 @@ def add_means(e, v, first, stop, origin, sums):
 
 @inlined
 def mean_of(sums, g, c):
-    """The sum that `add_means` accumulated in `sums` for query g and feature c."""
+    """The sum over keys, for query g and feature c, that `add_means` has stored in `sums`."""
     return lane_sum(load(sums[c // 2], 2 * g + c % 2, 0))
 
 

@@ -101,7 +101,7 @@ def fold(t, s, w):
 
 @inlined
 def unfold(g, t, s, out):
-    """Backpropagate through `fold` and `attend`: set `out` to the gradient with respect to the parameters `t`.
+    """The backward pass of `fold` and `attend`: set `out` to the loss's gradient with respect to the parameters `t`.
 
     `g` is the gradient with respect to the `PairWeights` that `fold` makes of `t`, and `s` the `ClassAttention` that
     `attend` makes of `t`. `out` has the fields and shapes of `t`, and has to hold zeros. All arrays are float64.

@@ -68,7 +68,7 @@ class PairBlock(NamedTuple):
     per_std: Float[np.ndarray, " pairs"]
     """1 / the standard deviation of the residual stream y over its features."""
     hidden: Float[np.ndarray, "f pairs"]
-    """Hidden units of the feed-forward part, relu(W_1 z + b_1)."""
+    """Hidden units of the feed-forward part, after the ReLU."""
     logits: Float[np.ndarray, "C pairs"]
     """The logits l, then exp(l - max l), then the gradient of the loss with respect to l."""
     d_stream: Float[np.ndarray, "d pairs"]

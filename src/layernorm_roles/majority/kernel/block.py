@@ -1,7 +1,7 @@
 """The majority task's CPU kernel for one block of pairs (sequence, class): forward pass, loss and backward pass.
 
-LLVM vectorises the loops of these small functions, and gives up on larger ones. The package's docstring has the
-letters.
+LLVM vectorises the loops of these small functions, and gives up on larger ones. The package's docstring defines the
+symbols.
 """
 
 import math
@@ -42,7 +42,7 @@ def _unpack(word, shift, byte):
 
 @inlined
 def _residual(start, attended, y, mean):
-    """Set `y` to `start` + S / D, where `attended` is S and, as row d, D; then D to 1 / D, and `mean` to y's mean."""
+    """Set `y` to the stream `start` + S / D, and `mean` to its mean; rows of `attended` are S and D, set to 1 / D."""
     d = len(start)
     one = y.dtype.type(1)
     per_d = one / y.dtype.type(d)
@@ -129,7 +129,7 @@ def _margin(logits, largest, label, margin):
 
 @inlined
 def _exponentials(logits, largest, total):
-    """Set the logits to exp(l - max l), and `total` to the sum of these exponentials over the classes."""
+    """Set each logit of a pair to exp(logit - the pair's largest logit), and `total` to their sum over the classes."""
     for p in range(BLOCK):
         total[p] = 0
     for k in range(len(logits)):
