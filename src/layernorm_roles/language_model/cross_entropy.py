@@ -5,7 +5,7 @@ At hidden size 8 almost all computation is in the logits: for 2,048 tokens and a
 time, in one pass over the vocabulary: the softmax's shift, usually the largest logit, is a bound that is known before.
 By the Cauchy-Schwarz inequality no logit h.w exceeds |h| max|w| in magnitude. With this bound as shift, all exponents
 lie in [-2 |h| max|w|, 0]: where that is above -80, every exponential is a normal float32 number and no accuracy is
-lost. Elsewhere another pass searches for the largest logit.
+lost. Elsewhere, and always on a GPU, another pass searches for the largest logit.
 """
 
 import torch

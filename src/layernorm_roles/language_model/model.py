@@ -79,7 +79,7 @@ class GPTLayer(nn.Module):
     """A pre-norm layer of a GPT-2: attention after a norm, then a feed-forward network after the LayerNorm `ln_2`.
 
     Queries and keys are made from the output of `norm`, the identity until `GPT` replaces it. Values are made from the
-    output of `values_norm`, or from that of `norm` if `values_norm` is None. A layer without attention still draws its
+    output of `values_norm`, or of `norm` if `values_norm` is None. A layer without attention still draws attention's
     dropout masks in training, so that all other masks equal those of a model with attention and an equal seed.
     """
 

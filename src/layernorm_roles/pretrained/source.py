@@ -36,7 +36,7 @@ class ModelFiles:
 def refusal(folder: Path, what: str, error: Exception) -> str:
     """A message of one line on why transformers cannot load `what`, a model or a tokenizer, from `folder`.
 
-    `error` is what transformers raised. If the folder names code of its own (auto_map), which is never run, it says so.
+    `error` is transformers'. If the folder names code of its own (auto_map), which is never run, the message says so.
     """
     for name in ("config.json", "tokenizer_config.json"):
         file = folder / name

@@ -17,7 +17,7 @@ from layernorm_roles.statements.transformer import Matrices, Tokens, Transformer
 WINDOWS = 128
 """Number of windows of a text on which a linear probe of positions is fitted; as many others test it."""
 RIDGE = 1e-6
-"""Share of a linear probe's mean second moment that is added to all second moments, to make them invertible."""
+"""Ridge of a linear probe: this share of the mean diagonal of its second moments is added to their diagonal."""
 
 
 def probe_windows(tokens: Tokens, context_length: int, seed: int) -> Int[Tensor, "2 windows length"]:

@@ -122,7 +122,7 @@ def _rows(columns, d, scale, out, column):
 
 @inlined
 def _set_shifts(q, k, shift, block):
-    """Set shift[i], the softmax's shift, to a bound |q_i| max |k| on query i's scores, or if large to the largest."""
+    """Set shift[i], the softmax's shift of query i: a bound |q_i| max |k| on its scores, or its largest score."""
     longest = ZERO
     for i in range(len(shift)):
         of_q, of_k = ZERO, ZERO

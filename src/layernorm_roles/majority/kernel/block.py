@@ -1,7 +1,6 @@
 """The majority task's CPU kernel for one block of pairs (sequence, class): forward pass, loss and backward pass.
 
-LLVM vectorises the loops of these small functions, and gives up on larger ones. The package's docstring defines the
-symbols.
+Symbols are those of the package's docstring. LLVM vectorises the loops of small functions, and gives up on larger ones.
 """
 
 import math

@@ -32,7 +32,7 @@ def loss_and_gradients(
 
 
 def loss_only(counts: Counts, label: Labels, parameters: Parameters) -> tuple[float, int]:
-    """The first two results of `loss_and_gradients`, to the bit: mean cross-entropy, and tokens predicted correctly."""
+    """The mean cross-entropy and the number of tokens predicted correctly, equal to those of `loss_and_gradients`."""
     loss, correct, _ = flat_gradient(counts, label, *_flattened(parameters), backward=False)
     return loss, correct
 
