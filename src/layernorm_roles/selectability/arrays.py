@@ -39,9 +39,10 @@ def as_matrix(values: ArrayLike) -> np.ndarray:
 def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
     """`values` as a finite array of float32 or float64 with the given number of `dimensions`.
 
-    float16 becomes float32, integers become float64. Raises ValueError, whose message calls the array `name`, unless
-    these are finite real numbers with so many dimensions; for no or masked entries; for integers beyond 2^53 or longer
-    floats that float64 does not hold; and for a column (last axis) whose largest magnitude is below 1e-300 but not 0.
+    float16 becomes float32, integers become float64. Raises ValueError, whose message calls the array `name`, for
+    anything but finite real numbers with so many dimensions, at least one of them and none masked; for integers beyond
+    2^53 and longer floats that float64 does not hold; for a column (last axis) with a largest magnitude below 1e-300
+    but not 0.
     """
     try:
         given = np.asarray(values)

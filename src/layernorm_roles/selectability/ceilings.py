@@ -158,7 +158,7 @@ class _Distinct:
         self.whitened: Float[np.ndarray, "m r"] = self.at.of(slice(None), slice(None))[0]
 
     def for_data(self, queries: Float[np.ndarray, "m r"]) -> Float[np.ndarray, "m d"]:
-        """Queries for the keys as given with the scores of `queries` for whitened keys, up to a constant for each."""
+        """Turn queries for whitened keys into ones for the original keys with equal scores, up to a constant each."""
         return np.ldexp(queries @ self.at.B[0], -self.at.exponent[0])
 
 

@@ -60,7 +60,7 @@ def minimise_models(second, mean, gradient, point, shift, bounded):
 
 @_inlined
 def _load(second, mean, gradient, point, shift, start, bounded, work):
-    """Set up the models of the eight keys from column `start` on; lanes beyond the last key repeat that key."""
+    """Set up the quadratic models of eight keys, from column `start` on; lanes beyond the last key repeat that key."""
     r, b = mean.shape
     for lane in range(_LANES):
         j = min(start + lane, b - 1)

@@ -77,7 +77,7 @@ def certify_many(stack: ArrayLike, causal: bool = False, flat: bool = False) -> 
 
 
 class _Searched(NamedTuple):
-    """Proofs for the n keys of size d of m matrices, as the search for certificates found them, not verified yet."""
+    """Proofs for the n keys of size d of m matrices, as the search for certificates found them, not yet verified."""
 
     state: Int8[np.ndarray, "m n"]
     queries: Float[np.ndarray, "m n d"]
@@ -89,7 +89,7 @@ class _Searched(NamedTuple):
     exact: Float[np.ndarray, "m k d"]
     """The queries of the k keys `rows`, in float64."""
     rank: Int[np.ndarray, " m"]
-    """Number of coordinates, without a bias's, in which the keys of each matrix vary; 0 if no search was needed."""
+    """Number of coordinates, without a bias's, in which the keys of each matrix vary; 0 if keys were not whitened."""
     sharp: Bool[np.ndarray, " m"]
     """For each matrix, whether rounding in the search is too small to matter, see `Coordinates.sharp`."""
     whole: Bool[np.ndarray, " m"]
@@ -183,7 +183,7 @@ def _search_open(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Search for proofs of the keys whose `state` (m, n) is OPEN, all of them among k `rows`; update `state`.
 
-    Returns `Coordinates.sharp` (m,), and for the rows queries for the keys as given (m, k, d), and indices and weights
+    Returns `Coordinates.sharp` (m,), and for the rows queries for the original keys (m, k, d), and indices and weights
     (m, k, s) of keys that average to them.
     """
     (m, n), r, every = state.shape, at.B.shape[1], slice(None)
@@ -232,7 +232,7 @@ def _verdicts(
 ) -> Int8[np.ndarray, "m n"]:
     """For each key the index into VERDICTS of what its margin and residual prove, by the rules of `Certificates`.
 
-    `believed` (m,): in which matrices the state INSIDE, in the hull of the other keys, cannot be an effect of rounding.
+    `believed` (m,) marks matrices in which rounding is too small to make keys INSIDE, in the hull of the other keys.
     """
     biased, tolerance = bias is not None, TOLERANCE[keys.dtype]
     inside = (result.state == search.INSIDE) & (result.rank > 0)[:, None] & (residual <= tolerance)

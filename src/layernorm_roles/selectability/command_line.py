@@ -147,7 +147,7 @@ def _slice(text: str) -> slice:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raise ValueError for options that exclude each other, or for a file for --out that could not be written."""
+    """Raise ValueError for options that do not go together, or for a file of --out that cannot be written."""
     if options.causal and options.bias:
         raise ValueError(
             "--causal and --bias: expected one of the two, since a vocabulary's rows have no order"

@@ -51,10 +51,10 @@ class Coordinates:
     rank: Int[np.ndarray, " m"]
     """Number of coordinates, without a bias's, in which the keys of each matrix vary."""
     depth: Float[np.ndarray, " m"]
-    """For each matrix its smallest `push` above 0 times the smallest standard deviation of the scaled keys along an
-    axis; `sharp` compares it with errors of rounding."""
+    """For each matrix its smallest positive `push` times the smallest standard deviation of the scaled keys along an
+    axis, which `sharp` compares with errors of rounding."""
     rounding: Float[np.ndarray, " m"]
-    """Bound on the rounding error of a scaled key along an axis, not yet divided by the standard deviation."""
+    """Bound on the rounding error of a scaled key's coordinate along an axis, not divided by the standard deviation."""
 
     def of(self, matrices: slice, rows: slice | Int[np.ndarray, " k"]) -> Float[np.ndarray, "a k r"]:
         """The keys in `rows` of the `matrices`, in whitened coordinates, which are 0 beyond the rank of a matrix."""
@@ -77,7 +77,7 @@ class Coordinates:
     def queries_for_data(
         self, queries: Float[np.ndarray, "a k r"]
     ) -> tuple[Float[np.ndarray, "a k columns"], Float[np.ndarray, "a k"]]:
-        """Queries for the keys as given from `queries` for whitened keys, divided by their sizes; and the sizes.
+        """Turn `queries` for whitened keys into queries for the original keys, divided by their sizes; also the sizes.
 
         A size is the largest score that a query could make from entries as large as the data's. With a bias, the last
         entry of a query is the bias's factor.
@@ -85,9 +85,9 @@ class Coordinates:
         return of_size_one(queries @ self.B, self.exponent)
 
     def answers(self, queries: Float[np.ndarray, "a k r"]) -> Float[np.ndarray, "a k d"]:
-        """Queries for the keys as given from `queries` for whitened keys; a row of zeros means no query.
+        """Turn `queries` for whitened keys into queries for the original keys; a row of zeros means no query.
 
-        With a bias, queries are divided by its factor, so that scores are q.k_i + b_i; none where it is not positive.
+        With a bias, queries are divided by its factor (scores are then q.k_i + b_i), and 0 where that is not positive.
         """
         if self.last is None:
             return self.queries_for_data(queries)[0]
@@ -128,7 +128,7 @@ def scaled_by(keys: Keys, exponent: Int[np.ndarray, "m d"]) -> Keys:
 def of_size_one(
     queries: Float[np.ndarray, "a k columns"], exponent: Int[np.ndarray, "a columns"]
 ) -> tuple[Float[np.ndarray, "a k columns"], Float[np.ndarray, "a k"]]:
-    """Queries for the keys as given from `queries` for scaled columns, divided by their sizes; and the sizes.
+    """Turn `queries` for scaled columns into queries for the original keys, divided by their sizes; also the sizes.
 
     A size is the largest score that a query could make from the scaled columns, which are those of the keys divided by
     2**exponent, with magnitudes of at most 1. A row of zeros means no query and stays 0.

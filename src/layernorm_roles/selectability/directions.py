@@ -52,7 +52,7 @@ class Directions:
     `state` says of every key whether it is OPEN (not settled), SELECTABLE and so on, see `search`. A method tries
     queries for OPEN keys and makes those SELECTABLE whose query has a margin above `enough`: the lead over the best
     rival relative to the largest score that entries as large as the data's could make. If `causal`, the rivals are the
-    keys before it. `queries`, for `keys` as given and maybe in float32, are 0 for keys without one.
+    keys before it. `queries` (for the original keys, maybe in float32) are 0 for keys without one.
     """
 
     keys: Keys

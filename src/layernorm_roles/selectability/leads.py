@@ -29,7 +29,7 @@ def leads(
 ) -> tuple[Numbers, Int[np.ndarray, "m n"]]:
     """The lead q_i.k_i + b_i - max_j (q_i.k_j + b_j) of every key i over its rivals j, and the index of the best rival.
 
-    All are finite, and query i is meant for key i. `queries` (m, n, c) is an array, or computes queries at an index
+    All arrays are finite; query i is meant for key i. `queries` (m, n, c) is an array, or computes queries at an index
     [slice of matrices, keys]; with a bias, c may be d + 1, the last entry the bias's factor. The rivals are all other
     keys or, if `causal`, those before i; without any, the lead is infinite. NaN and -1 where no query is `given`.
     """

@@ -38,10 +38,11 @@ class Matrix(NamedTuple):
 def load(path: Path, name: str | None = None, header: bool = False) -> Matrix:
     """The array in a .npy, .csv, .parquet or .safetensors file, or in a model's index of such files (see `FORMATS`).
 
-    `name` picks a tensor or a column where a file has several. `header` says that a .csv file begins with a line of
-    names. bfloat16 becomes float32, which holds it exactly. Raises ValueError, with the path, for a file that is
-    missing, damaged, of an unknown kind or a pickle, that does not hold `name` or leaves open which array is meant, or
-    that differs from the checksum which this project keeps beside its own files.
+    `name` picks a tensor or a column, which is needed where a file has several tensors or columns of lists. `header`
+    says that a .csv file begins with a line of names. bfloat16 becomes float32, which holds it exactly. Raises
+    ValueError, with the path, for a file that is missing, damaged, of an unknown kind or a pickle, that does not hold
+    `name` or leaves open which array is meant, or that differs from its checksum, which this project keeps beside its
+    own files.
     """
     if not path.is_file():
         raise ValueError(

@@ -98,10 +98,10 @@ def new_near(r):
 
 @njit
 def ask(pool, near, y, i, level):
-    """Number and y . w of a vertex w other than key i: one in `near` below `level`, else the lowest of the `Pool`.
+    """Find a vertex w of a `Pool`, other than key i, with a low y . w; returns its number and y . w (-1, inf if none).
 
-    `near`, vertices lowest in earlier directions y, takes in some found now; it is not used for fewer than 2,048
-    vertices. -1 and infinity mean that there is no vertex.
+    It is the lowest in `near`, a memory of vertices that takes in some that are found, if that is below `level`, and
+    else the lowest of all. A pool of fewer than 2,048 vertices does without `near`.
     """
     if pool.known + pool.size[0] < _MANY:
         return lowest_vertex(pool, y, i)

@@ -34,9 +34,9 @@ OPEN = 0
 SELECTABLE = 1
 """State of a key for which a query is known that gives it the strictly highest score."""
 INSIDE = 2
-"""State of a key in the convex hull of the others even when pushed outwards by the tolerance, or equal to another."""
+"""State of a key that equals another, or is in the others' convex hull even when pushed outwards by the tolerance."""
 ON_EDGE = 3
-"""State of a key in the convex hull of the others, but not known to be when pushed outwards by the tolerance."""
+"""State of a key in the others' convex hull that is not known to be in it when pushed outwards by the tolerance."""
 
 _ELSEWHERE = 4  # state of an open key of a large matrix while another group of keys is searched
 _GROUP, _GROUPS = 128, 16  # open keys in a group, and groups in a round of a large matrix
@@ -142,7 +142,7 @@ def _search(problem, proofs):
 
 @sums
 def _size(q, B):
-    """Sum of |q B|, a bound on the scores of query q for whitened keys with the scaled keys: the unit of margins."""
+    """Sum of |q B|, a bound on the scores of query q with the scaled keys, by which margins are divided."""
     entries = np.empty(B.shape[1])
     combine(q, B, len(q), len(entries), entries)
     total = 0.0
@@ -192,9 +192,9 @@ def _enter_mean(i, corral, m, proofs):
 def _try_query(i, rivals, x, y, level, best_margin, problem, pool, proofs):
     """Put query -y, by which target x of key i beats the pool, to all keys below `rivals`; `level` is y . x.
 
-    If key i comes first, the query is stored if its margin is the best so far; if not, the key that does joins the
-    pool, and gets the query if OPEN. Returns the number and y . w of the first key w but i, and the best margin of key
-    i.
+    If key i comes first, the query is stored if its margin is the best so far; if not, the key that does joins the pool
+    and, if OPEN, gets the query if it wins clearly. Returns the number and y . w of the first key w but i, and the best
+    margin of key i.
     """
     name, low = lowest_key(pool, y, i, rivals)
     q = -y

@@ -90,8 +90,8 @@ def convergence(runs: pd.DataFrame) -> pd.DataFrame:
 
     `runs` is the result of `steps_to_reach`. Columns SETTING, variant, test_loss (the threshold), runs, reached,
     median_steps (runs that do not get there are slowest), pairs (seeds with both variants), ratio_to_layernorm (of
-    steps, at least 1; geometric mean over pairs), ratio_low, ratio_high (Student's 95 % interval on its logarithm, NaN
-    for one pair). Runs that do not get there make the ratio a bound, with an end of 0 or infinity.
+    steps, 0 counted as 1; geometric mean over pairs), ratio_low, ratio_high (Student's 95 % interval on its logarithm,
+    NaN for one pair). Runs that do not get there make the ratio a bound, with an end of 0 or infinity.
     """
     rows = []
     for (*setting, threshold), part in runs.groupby([*SETTING, "test_loss"]):
