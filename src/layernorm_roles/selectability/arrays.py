@@ -41,8 +41,8 @@ def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
 
     float16 becomes float32, integers become float64. Raises ValueError, whose message calls the array `name`, for
     anything but finite real numbers with so many dimensions, at least one of them and none masked; for integers beyond
-    2^53 and longer floats that float64 does not hold; for a column (last axis) with a largest magnitude below 1e-300
-    but not 0.
+    2^53 and longer floats that float64 does not hold; for a column (last axis) of largest magnitude below 1e-300, not
+    0.
     """
     try:
         given = np.asarray(values)

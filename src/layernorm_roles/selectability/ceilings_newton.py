@@ -48,8 +48,7 @@ class _Searches:
     shift: Float[np.ndarray, " b"]
     """Lagrange multiplier of the constraint |u| <= 1 on each query u."""
     scores: Float[np.ndarray, "b n"]
-    """The score u.z_j + b_j of each key z_j with bias b_j, minus that of the key searched for; exactly 0 for that
-    key."""
+    """Score u.z_j + b_j of each key z_j with bias b_j, minus that of the key of the search, which gets exactly 0."""
     attention: Float[np.ndarray, "b n"]
     f: Float[np.ndarray, " b"]
     mean: Float[np.ndarray, "b r"]

@@ -13,7 +13,7 @@ from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.schemas import CEILING_QUANTILES, CEILING_SHARES
 
 THRESHOLDS = tuple(FRACTIONS)
-"""Shares of a query's attention that a key may reach or not; with more than half it has the highest score."""
+"""Shares of a query's attention that a key may reach or not; a key with more than half has the highest score."""
 
 _PLACE = ["model", "queries", "normalised", "layer"]
 
@@ -101,7 +101,7 @@ def tokens_below(ceilings: pd.DataFrame) -> pd.DataFrame:
 def unselectable_in_heads(keys: pd.DataFrame, site: str, undecided: bool = False) -> pd.DataFrame:
     """Return the per cent of keys in heads that are certified unselectable: a row a context, a column a layer.
 
-    keys: table pretrained_keys, of which the rows of one `site` (of one number of dimensions) that are not causal are
+    keys: table pretrained_keys, with one number of dimensions at `site`, of which the rows that are not causal are
     taken. With `undecided` the keys that the data's precision cannot decide count too.
     """
     part = keys[(keys.site == site) & ~keys.causal]
