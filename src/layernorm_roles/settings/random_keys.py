@@ -37,7 +37,7 @@ class Precision(Section):
 class Law(Section):
     """How many Gaussian keys it takes, by their dimension, until a given share is expected to be unselectable.
 
-    Unselectable keys are those that no query gives the highest score. The numbers are computed, without samples.
+    Unselectable keys are those that no query gives the highest score. No keys are sampled.
     """
 
     dimensions: Dimensions

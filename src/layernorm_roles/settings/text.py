@@ -35,8 +35,7 @@ class Source(Section):
     label_column: Word | None = None
     """Column that holds the class of each sentence as an integer, where a BERT learns to classify sentences."""
     joined_by: Word | None = None
-    """Column by which rows are joined to documents, if kind is parquet or hub: neighbouring rows with an equal value
-    are one document, as the paragraphs of an article in SQuAD."""
+    """Column by which neighbouring rows of equal value are joined to a document, if kind is parquet or hub."""
     limit: Annotated[Integer, Field(ge=1)] | None = None
     """Largest number of documents to read from the source."""
     licence: Word | None = None
