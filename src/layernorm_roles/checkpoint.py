@@ -22,7 +22,7 @@ def save(tensors: Mapping[str, Tensor], path: str | Path, facts: Mapping[str, An
     """
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with files.atomic_write(path) as partial:
-        try:
+        try:  # with a single entry of metadata, since safetensors writes several in no fixed order
             save_file(tensors, partial, {"layernorm_roles": json.dumps(facts)})
         except SafetensorError as error:  # a full disk, which is no fault of the program
             raise OSError(f"{path}: {error}") from error

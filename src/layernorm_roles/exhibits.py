@@ -61,7 +61,7 @@ class Exhibits:
         return {row["claim"]: {name: row[name] for name in names} for row in csv.DictReader(lines)}
 
     def ending(self) -> list[str]:
-        """Two lines to end a workflow with: how many claims have each verdict, and the path of the report, if any."""
+        """Two lines to end a workflow with: numbers of claims by verdict, and the report's path; none without it."""
         report = Path(self.folder, "report.html")
         if not report.is_file():
             return []
@@ -139,8 +139,7 @@ def plans(
 def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
     """The plans, by job name, of the jobs that judge and show results/published/: all that each depends on.
 
-    One job draws all figures. Parquet tables of measured results, which no job makes anew, stand in with their
-    checksums.
+    One job draws all figures. Parquet tables of measured results, which no job makes anew, have their checksums there.
     """
     paths = zip(kept.tables, kept.results, strict=True)
     sources = {table: (f"parquet/{table}", files.recorded(path) or "") for table, path in paths}

@@ -31,7 +31,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path; if the block ends without error, store its file's checksum and rename it to `path`."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The suffix stays last, because matplotlib and others choose the format by it.
+    # The process id keeps apart what a killed workflow left running; by the suffix matplotlib chooses the format.
     partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
     try:
         yield partial

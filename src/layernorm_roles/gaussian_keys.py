@@ -57,8 +57,7 @@ def _log_inner(m: int) -> float:
     """log g_m(-1/(m+1)), the angle of a regular m-simplex at a vertex relative to a whole turn, for m >= 1.
 
     With v = x / sqrt(m+1) and Phi(iv) = exp(v^2/2) w(v / sqrt 2) / 2, w the Faddeeva function, the integrand is
-    exp(-v^2/2) (w(v / sqrt 2) / 2)^m. Its values cancel on the real axis, but not on the parallel through its saddle
-    point.
+    exp(-v^2/2) (w(v / sqrt 2) / 2)^m. It is integrated through its saddle point, as on the real axis values cancel.
     """
     low, high = 0.0, sqrt(m) + 1
     for _ in range(60):  # v = iz, where z^2/2 + m log erfcx(z / sqrt 2) is smallest

@@ -1,7 +1,7 @@
 """Integer partitions of the sequence length, whose parts are the counts of classes in a sequence of the majority task.
 
 A partition is admissible if it has 2 to `classes` parts and its largest, the count of the majority class, exceeds the
-second by at least `majority_gap` (Brody et al. 2023, section 3). Settings are checked by it: it imports no numpy.
+second by at least `majority_gap` (Brody et al. 2023, section 3). Checks of settings use it, so it imports no numpy.
 """
 
 from collections.abc import Iterator

@@ -216,8 +216,7 @@ class Reproduction:
     def text_of_pretrained(self, name: str) -> dict[str, str]:
         """The paths of the prepared files of the text that a pretrained model reads, by kind, such as manifest.
 
-        Raises ValueError unless the model is from the Hugging Face hub, already measured, or here with the right
-        weights.
+        Raises ValueError unless the model is from the Hugging Face hub, already measured, or here with right weights.
         """
         model = self.settings.pretrained[name]
         if (

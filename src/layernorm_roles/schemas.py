@@ -14,8 +14,8 @@ ANY, NORM, OWN = "any", "norm", "own"
 """Values of the column `queries` in tables of ceilings, the largest attention weights that queries give a key: over all
 vectors, over what a head can compute from outputs of its norm, or over the queries of the context itself."""
 AS_USED, WITHOUT_NORM = "as used", "without norm"
-"""Values of the column `normalised` in tables of ceilings: the keys as the heads compute them, or as they would if the
-norm before attention scaled all vectors of a context by one number (`heads.keys.keys_without_norm`)."""
+"""Values of the column `normalised` in tables of the largest attention weights of keys: the keys as the heads compute
+them, or as they would if the norm scaled all vectors of a text by one number (`heads.keys.keys_without_norm`)."""
 CEILING_SHARES = tuple(sorted({0.5, *(float(f"{10 ** (-k / 50):.4g}") for k in range(151))}))
 """Attention weights, 0.5 and fifty a decade from 0.001 to 1: tables count keys to which no query can give as much."""
 CEILING_QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)

@@ -45,7 +45,7 @@ def _write(arrow: pa.Table, table: str, path: str | Path, origin: Mapping[str, s
 
 
 def _split(arrow: pa.Table) -> list[str]:
-    """The float columns, more than half of whose values differ: stored byte by byte they take less space."""
+    """The names of float columns of which over half the values differ: stored byte by byte they take less space."""
     floats = [field.name for field in arrow.schema if pa.types.is_floating(field.type)]
     return [name for name in floats if 2 * len(np.unique(arrow[name].to_numpy())) > arrow.num_rows]
 

@@ -138,8 +138,7 @@ SPLIT_VARIANTS = {name: variant for name, variant in BUILT_IN.items() if isinsta
 """The built-in variants with one norm for queries and keys and another for values, by name for `norms.build_pair`."""
 
 PAPER_PROJECTION = ("layernorm", "scale_released")
-"""Names of the variants in the paper's Figures 1a, 1b, 2a, 2b and 3: with projection, and without it in the form of the
-paper's released code."""
+"""Variants in the paper's Figures 1a, 1b, 2a, 2b, 3: with projection, and without it as in the released code."""
 
 PAPER_SCALING = ("layernorm", "projection")
 """Names of the variants of the norm in the paper's Figure 4: with scaling, and without it."""

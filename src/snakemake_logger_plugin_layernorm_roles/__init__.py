@@ -203,7 +203,7 @@ class LogHandler(LogHandlerBase):
 
 
 def _fault_of_configfile(command: Sequence[str], folder: Path) -> str | None:
-    """A line that says why a file after --configfile cannot be read, and which, as Snakemake does not; else None.
+    """A line on which file after --configfile cannot be read, and why, as Snakemake does not say it; None if all can.
 
     `command` are the words of the command line, which was given in `folder`.
     """

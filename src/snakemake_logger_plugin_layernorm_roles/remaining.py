@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 MEASURED_SHARE = 0.02
-"""Share of the work, in seconds that its jobs took in an earlier workflow, that is done before an estimate is made."""
+"""An estimate is made once jobs are done that took this share of the time of all jobs in an earlier workflow."""
 
 UNKNOWN_SECONDS = 5.0
 """Seconds expected of a job whose rule has no known time; most such jobs draw figures or write tables."""

@@ -63,7 +63,7 @@ def difference(one: Derivatives, other: Derivatives) -> str | None:
 
 
 class Operator(NamedTuple):
-    """A function of a model, such as attention, that is tested alone, as an error may hardly change a model's loss."""
+    """A function of a model, such as attention, tested alone, as an error in it may hardly change the model's loss."""
 
     name: str
     function: Callable[..., Tensor]

@@ -91,8 +91,7 @@ class GPU(Device):
     def compare(self, derivatives: Callable[[str], agreement.Derivatives], title: str) -> None:
         """Check that loss and gradients of one batch, which `derivatives` computes on a named device, equal the CPU's.
 
-        A relative difference above `agreement.TOLERANCE` raises an error or prints a warning, which begins with
-        `title`.
+        A relative difference over `agreement.TOLERANCE` raises or warns, as `on_difference` says, with `title` first.
         """
         here, there = derivatives("cpu"), derivatives(self.name)
         log.info("loss %.8g on the CPU, %.8g on the GPU", here.loss, there.loss)
@@ -105,8 +104,7 @@ class GPU(Device):
     def check(self, operators: Iterable[agreement.Operator], title: str) -> None:
         """Check that each operator's result and gradients in float32 equal those in float64, both on the GPU.
 
-        A relative difference above `agreement.TOLERANCE` raises an error or prints a warning, which begins with
-        `title`.
+        A relative difference over `agreement.TOLERANCE` raises or warns, as `on_difference` says, with `title` first.
         """
         differences = (agreement.operator_difference(operator, self.name) for operator in operators)
         self._note(

@@ -98,8 +98,7 @@ def of_tokens(pairs: pd.DataFrame, words: Mapping[int, Sequence[str]]) -> pd.Dat
 
     Bounds are over queries that a head can compute behind its norm, in the layer with the largest share of keys whose
     bound is below 0.5. No rows if no norm is known. `pairs` is a table of the function `pairs` with a column context,
-    the number of a text; `words` has the tokens of each text. Columns: those of token_ceilings in schemas.csv but
-    model.
+    the number of a text; `words` has each text's tokens. Columns: those of token_ceilings in schemas.csv but model.
     """
     chosen = pairs[(pairs.queries == NORM) & (pairs.normalised == AS_USED)]
     shares = (chosen.upper < HALF).groupby(chosen.layer).mean()

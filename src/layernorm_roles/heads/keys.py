@@ -107,7 +107,7 @@ def certified(layer: Layer, sites: Sequence[str], cuts: Sequence[int] = ()) -> I
 
 
 def table(rows: Iterable[tuple]) -> pd.DataFrame:
-    """A data frame of the rows that `CertifiedKeys.rows` yields: how many keys of each matrix some query can select.
+    """A data frame of the rows that `CertifiedKeys.rows` yields: how many keys of each matrix no query can select.
 
     The columns are those of tables key_selectability and pretrained_keys in schemas.csv, from context on.
     """

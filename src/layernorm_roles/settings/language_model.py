@@ -45,7 +45,7 @@ class _LanguageModel(Section):
     batch_size: Size
     """Number of sequences in a training batch: windows of context_length tokens, or sentences."""
     steps: Steps
-    """Optimiser steps of a run."""
+    """Optimiser steps of a training run."""
     learning_rate: LearningRate
     """AdamW's learning rate at the first step; it falls linearly to 0 at the last step."""
     warmup: Annotated[Integer, Field(ge=0, le=100_000_000)]
@@ -153,7 +153,7 @@ class GPTModel(_Runs, GPTSettings):
     seeds: Seeds
     """Number of training runs for each variant, by its name, with seeds from first_seed on; 0 or null: no such run."""
     ceiling_seeds: Annotated[Integer, Field(ge=0, le=1000)]
-    """For how many seeds of layernorm and projection the largest attention weights of keys are computed; 0: none."""
+    """For how many seeds of layernorm and projection the largest attention that keys can get is computed; 0: none."""
     ceiling_contexts: Number
     """Number of long texts, the first ones, for whose keys the largest possible attention weights are computed."""
 

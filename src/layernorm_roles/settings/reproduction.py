@@ -80,9 +80,8 @@ class Settings(Section):
     """Random seed of the first of several trainings or draws that differ in nothing else; the next is first_seed + 1.
     It also seeds the choice of the texts on which keys are tested, and BERT's validation windows."""
     norms: dict[Identifier, Norm]
-    """Norms that the user defines, by name: "package.module:Class" of a torch.nn.Module whose constructor takes the
-    dimension d and which maps (..., d) to (..., d); or a built-in norm times a factor, {like: projection, factor:
-    35}."""
+    """Norms of the user, by name: "package.module:Class" of a torch.nn.Module whose constructor takes the dimension d
+    and which maps (..., d) to (..., d); or a built-in norm times a factor, as {like: projection, factor: 35}."""
     majority: Annotated[dict[Identifier, MajorityExperiment], Field(min_length=1)]
     """Experiments of the majority task, by name."""
     random_keys: RandomKeys
