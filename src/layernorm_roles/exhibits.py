@@ -30,7 +30,7 @@ class Exhibits:
 
     @classmethod
     def kept(cls, folder: str | Path) -> "Exhibits":
-        """The `Exhibits` of finished results in `folder`, empty without settings.json; ValueError if it is damaged."""
+        """`Exhibits` of finished results in `folder`, empty without settings.json; ValueError if that is damaged."""
         file = Path(folder) / "settings.json"
         plain = json.loads(files.read_bytes(file)) if file.is_file() else {}
         there = tuple(

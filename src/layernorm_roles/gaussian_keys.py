@@ -9,7 +9,7 @@ from scipy.special import betainc, erfcx, log_ndtr, wofz
 # The trapezoid rule converges faster than any power for analytic integrands that die out at both ends.
 _STEP = 1 / 32
 _BEYOND = 12.0
-"""How far beyond their peaks integrands are followed; the peaks are no wider than that of exp(-x^2/2)."""
+"""Integrals end this far beyond the peaks of their integrands, which are no wider than that of exp(-x^2/2)."""
 _NEGLIGIBLE = 1e-18
 """The sum ends at the first term that is smaller than this share of the sum so far."""
 
@@ -47,7 +47,7 @@ def expected_unselectable(n: int, d: int, causal: bool = False) -> float:
 
 @cache
 def _covering(n: int, m: int, causal: bool) -> float:
-    """Half of what the faces of dimension m contribute to the expected number of keys in the hull of the others."""
+    """Half of what a simplex' faces of dimension m contribute to the expected number of keys in the others' hull."""
     outer = _log_outer_prefixes(n, m) if causal else _log_outer(n, m)
     return exp(_log_inner(m) + outer)
 
@@ -56,8 +56,8 @@ def _covering(n: int, m: int, causal: bool) -> float:
 def _log_inner(m: int) -> float:
     """log g_m(-1/(m+1)), the angle of a regular m-simplex at a vertex relative to a whole turn, for m >= 1.
 
-    With v = x / sqrt(m+1) and Phi(iv) = exp(v^2/2) w(v / sqrt 2) / 2, w the Faddeeva function, the integrand is
-    exp(-v^2/2) (w(v / sqrt 2) / 2)^m. It is integrated through its saddle point, as on the real axis values cancel.
+    With v = x / sqrt(m+1) and Phi(iv) = exp(v^2/2) w(v / sqrt 2) / 2, w the Faddeeva function, its integrand is
+    exp(-v^2/2) (w(v / sqrt 2) / 2)^m. The path goes through the saddle point, since on the real axis values cancel.
     """
     low, high = 0.0, sqrt(m) + 1
     for _ in range(60):  # v = iz, where z^2/2 + m log erfcx(z / sqrt 2) is smallest

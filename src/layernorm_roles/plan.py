@@ -133,8 +133,8 @@ def undone(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> list[s
 def check(folder: str | Path, differ: list[str]) -> None:
     """Raise ValueError if files in results/<name>/, `folder`, are damaged, missing or made with other settings or code.
 
-    The message has a line for each, and for each plan file in `differ` (see `undone`). No finished job is an error,
-    too.
+    The message has a line for each, and for each plan file in `differ` (see `undone`). A folder without results is an
+    error.
     """
     faults = [*files.faults(folder, beside=UNCHECKED), *_gone(folder), *_of_other_runs(folder)]
     faults += [

@@ -174,7 +174,7 @@ class Reproduction:
         return [f"{self.folder}/data/downloads/{each.file_name}" for each in sources if each.kind == "hub"]
 
     def text_sources(self, name: str) -> list[Source]:
-        """The sources of the text called `name`: of its corpus, and of test contexts with a source of their own."""
+        """The sources of the text called `name`: of its corpus, and of test texts that are not from the corpus."""
         text = self.settings.text[name]
         return [source for source in (text.corpus, text.long.source, text.sentences.source) if source]
 

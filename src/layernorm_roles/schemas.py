@@ -12,7 +12,7 @@ import pyarrow as pa
 
 ANY, NORM, OWN = "any", "norm", "own"
 """Values of the column `queries` in tables of ceilings, the largest attention weights that queries give a key: over all
-vectors, over what a head can compute from outputs of its norm, or over the queries of the context itself."""
+vectors, over what a head can compute from outputs of its norm, or over the queries of the text itself."""
 AS_USED, WITHOUT_NORM = "as used", "without norm"
 """Values of the column `normalised` in tables of the largest attention weights of keys: the keys as the heads compute
 them, or as they would if the norm scaled all vectors of a text by one number (`heads.keys.keys_without_norm`)."""

@@ -93,9 +93,8 @@ TABLES = {table.name: table for group in GROUPS.values() for table in group.tabl
 def groups_of(settings: Mapping[str, Any], tables: Collection[str]) -> list[Group]:
     """The groups of figures and readable tables that can be made from some results, without groups that are empty.
 
-    `settings` are those behind the results, as dictionaries; `tables` names their Parquet tables, to which claims is
-    added. A figure is left out if it reads another table, or if no experiment or model of its section meets its
-    `needs`.
+    `settings` are those behind the results, as dictionaries; `tables` names their Parquet tables, besides claims. A
+    figure is left out if it reads another table, or if no experiment or model of its section meets its `needs`.
     """
     there = {*tables, "claims"}
     groups = [

@@ -1,4 +1,4 @@
 """Choice of the training device, CPU or GPU, and checks that a GPU computes what the CPU computes.
 
-Device, precision and determinism are decided here; else, only kernels of `language_model` look at a tensor's device.
+Device, precision and determinism are decided here; of other code only the kernels of `language_model` look at devices.
 """

@@ -73,7 +73,7 @@ class CertifiedKeys(NamedTuple):
     layer: int
     site: str
     causal: bool
-    """Whether the rivals of a key are only the keys before it, not all keys of the context."""
+    """Whether the rivals of a key are only the keys before it, not all keys of the text."""
     keys: Stack
     certificates: Certificates
 

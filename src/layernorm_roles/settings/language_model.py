@@ -139,7 +139,7 @@ class _Runs(Section):
     trained anew for each number."""
     runs_per_job: RunsPerJob
     """How many runs of the model one process trains in turn, and one then measures; all: every run. More than 1 suits
-    short runs. Where a process has fewer and a run is added, all of its runs are trained again."""
+    short runs. If a process has fewer and a run is added to it, all of its runs are trained again."""
 
     def of_training(self) -> dict[str, Any]:
         """The settings that all trainings of the model share, as JSON values by key of config.yaml."""

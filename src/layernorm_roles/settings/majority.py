@@ -116,6 +116,6 @@ class MajorityExperiment(MajorityTraining):
     """Adam's learning rate at the first step. A list trains every variant with each rate."""
     runs_per_job: RunsPerJob
     """How many runs one process trains in turn and writes to one set of files; all: every run. More than 1 suits short
-    runs. Where a process has fewer and a run is added, all of its runs are trained again."""
+    runs. If a process has fewer and a run is added to it, all of its runs are trained again."""
     seeds: Seeds
     """Number of training runs for each variant, by its name, with seeds from first_seed on; 0 or null: no such run."""
