@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import signal
 from pathlib import Path
 
 import pandas as pd
@@ -43,7 +44,8 @@ def test_every_figure_table_and_verdict_is_there_and_intact(smoke):
     assert claims.claim.tolist() == [claim.name for claim in CLAIMS]
 
 
-def test_the_run_prints_less_than_150_lines_and_ends_with_its_report(smoke):
+def test_the_run_is_offline_prints_less_than_150_lines_and_ends_with_its_report(smoke):
+    assert not (smoke.folder / "network.txt").exists()
     lines = smoke.printed.splitlines()
     assert len(lines) < 150 and max(map(len, lines)) < 400, smoke.printed
     assert re.fullmatch(r"results/smoke: \d+ claims: .+", lines[-2]), lines[-3:]
@@ -94,6 +96,7 @@ def test_a_finished_run_does_nothing_again_is_intact_and_can_be_set_beside_anoth
 
 
 def test_a_damaged_file_is_named_with_the_logs_and_what_is_lost_is_made_again_with_the_same_bytes(smoke):
+    """Also if the command that makes it is killed while a job trains."""
     names = ["data/majority/d3_uniform/seed_1001.parquet", f"runs/majority/{ALONE}/majority_metrics.parquet"]
     names += [f"runs/majority/{ALONE}/weights.safetensors", "parquet/majority_metrics.parquet"]
     lost = [smoke.results / name for name in (*names, "figures/figure_1c.png", "tables/gaussian_law.md")]
@@ -113,24 +116,29 @@ def test_a_damaged_file_is_named_with_the_logs_and_what_is_lost_is_made_again_wi
     *logs, last = lines[lines.index("3 jobs failed; the log says why:") + 1 :][:4]
     assert {*logs} == {*names} and "the same command goes on" in last and len(lines) < 60
     assert "CalledProcessError" not in done.stdout and "Traceback" not in done.stdout
-    smoke.run("results/smoke/parquet/majority_metrics.parquet", "random_keys")
+    lost_files = ("results/smoke/parquet/majority_metrics.parquet", "random_keys")
+    log = smoke.results / f"logs/majority/{ALONE}.log"
+    log.unlink()
+    assert smoke.snakemake(*lost_files, killed_after=log).returncode == -signal.SIGKILL
+    assert "can be removed with the --unlock argument" in smoke.snakemake(*lost_files).stdout
+    for unlocking in (["--unlock"], []):
+        smoke.run(*lost_files, *unlocking)
     assert {path: path.read_bytes() for path in lost} == before
 
 
-@pytest.mark.parametrize(
-    "job", ["language_model/gpt/all", "measure/gpt/all", "placement/pre", "pretrained/minilm"]
-)
-def test_a_text_that_lost_a_file_is_prepared_again_for_a_job_that_reads_it(smoke, job, tmp_path):
-    aside = {smoke.results / f"origin/{job}.json": tmp_path / "1"}
-    aside |= {
-        smoke.results / f"data/text/{text}/training.npy": tmp_path / text for text in ("words", "bytes")
-    }
+def test_a_text_that_lost_a_file_is_prepared_again_for_each_job_that_reads_it(smoke, tmp_path):
+    jobs = ("language_model/gpt/all", "measure/gpt/all", "placement/pre", "pretrained/minilm")
+    origins = [f"results/smoke/origin/{job}.json" for job in jobs]
+    tokens = [f"results/smoke/data/text/{text}/training.npy" for text in ("words", "bytes")]
+    aside = {smoke.folder / file: tmp_path / str(number) for number, file in enumerate((*origins, *tokens))}
     for path, place in aside.items():
         shutil.move(path, place)
-    plan = jobs_of(smoke.run("--dry-run", f"results/smoke/origin/{job}.json"))
+    planned = smoke.run("--dry-run", "--verbose", *origins)
     for path, place in aside.items():
         shutil.move(place, path)
-    assert plan["text"] == 1, plan
+    for job in jobs:
+        assert re.search(rf"input: \S+/plan/{job}\.json, .*/training\.npy", planned), job
+    assert jobs_of(planned)["text"] == 1, "all four read one text"
 
 
 def test_snakemake_makes_its_own_report_with_captions(smoke):
