@@ -11,6 +11,10 @@ import pytest
 
 from layernorm_roles import compiling
 
+BEFORE = """
+import hashlib; import numpy as np; import torch; rng = np.random.default_rng(0); torch.manual_seed(0)
+"""
+AFTER = "print([hashlib.sha256(np.ascontiguousarray(a)).hexdigest()[:16] for a in arrays])"
 PROGRAMS = {
     "cross-entropy": """
 from layernorm_roles.language_model.cross_entropy import fused
@@ -21,7 +25,7 @@ arrays = [t.numpy() for t in fused(hidden, weight, torch.arange(70))]
 from layernorm_roles.majority import kernel
 from layernorm_roles.majority.parameters import Sizes
 counts = rng.multinomial(50, np.ones(20) / 20, size=600).astype(np.uint8)
-parameters = [rng.standard_normal(shape) for shape in Sizes(20, 8, 8).shapes]
+parameters = [rng.standard_normal(shape).astype(np.float32) for shape in Sizes(20, 8, 8).shapes]
 loss, _, gradients = kernel.loss_and_gradients(counts, counts.argmax(axis=1), parameters)
 arrays = [np.array(loss), *gradients]
 """,
@@ -32,6 +36,8 @@ verdicts, found = (certify(keys), certify(keys, bias)), ceilings(keys)
 arrays = [*(a for c in verdicts for a in (c.verdict, c.margin, c.residual)), found.lower, found.upper]
 """,
 }
+PROGRAMS = {part: BEFORE + program + AFTER for part, program in PROGRAMS.items()}
+"""Programs that compile the kernels of one part, and print hashes of what these compute."""
 
 
 def run(cache, program):
@@ -46,12 +52,7 @@ def run(cache, program):
     "part", ["cross-entropy", *(pytest.param(part, marks=pytest.mark.long) for part in [*PROGRAMS][1:])]
 )
 def test_compiled_and_loaded_kernels_give_the_same_bytes(part, tmp_path):
-    program = (
-        "import hashlib; import numpy as np; import torch; rng = np.random.default_rng(0); torch.manual_seed(0)\n"
-        + PROGRAMS[part]
-        + "print([hashlib.sha256(np.ascontiguousarray(a)).hexdigest()[:16] for a in arrays])"
-    )
-    compiled, loaded = run(tmp_path, program), run(tmp_path, program)
+    compiled, loaded = run(tmp_path, PROGRAMS[part]), run(tmp_path, PROGRAMS[part])
     assert any(tmp_path.rglob("*.nbc")) and loaded.stdout == compiled.stdout
     said = compiled.stderr.splitlines()
     assert all("compiling" in line for line in said) and loaded.stderr == ""

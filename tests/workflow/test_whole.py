@@ -4,11 +4,14 @@ import json
 import re
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from checkouts import ROOT, SMOKE, jobs_of
+from test_compiled import PROGRAMS
 
 from layernorm_roles import files, planning, shown, store
 from layernorm_roles.evidence.claims import CLAIMS
@@ -24,6 +27,9 @@ def smoke(checkout):
     made = checkout(SMOKE)
     # Its verdicts stand in the pages beside claims that are not run.
     shutil.copytree(ROOT / "results/published", made.folder / "results/published", dirs_exist_ok=True)
+    # Each kernel once: jobs that run side by side would each compile those that they need.
+    compiling = [subprocess.Popen([sys.executable, "-c", program]) for program in PROGRAMS.values()]
+    assert not any([process.wait() for process in compiling])
     made.printed = made.run()
     made.results = made.folder / "results/smoke"
     settings = planning.configured(made.folder / "config.yaml", SMOKE)
