@@ -29,20 +29,11 @@ def test_what_is_written_is_read_and_has_equal_bytes(tmp_path):
         assert tensors[name].dtype == tensor.dtype and torch.equal(tensors[name], tensor), name
 
 
-def test_missing_damaged_and_foreign_files_are_named(tmp_path):
-    path = tmp_path / "weights.safetensors"
-
-    def refused(says):
-        with pytest.raises(ValueError, match=says):
-            checkpoint.load(path)
-
-    refused("weights.safetensors: no such file")
-    checkpoint.save(TENSORS, path, FACTS)
-    path.write_bytes(path.read_bytes()[:-1] + b"x")
-    refused(r"weights\.safetensors: damaged.*delete it and run again")
-    with files.atomic_write(path) as partial:
+def test_a_file_of_other_tensors_is_refused(tmp_path):
+    with files.atomic_write(tmp_path / "a") as partial:
         save_file({"a": torch.ones(2)}, partial)
-    refused("no weights of this project")
+    with pytest.raises(ValueError, match="a: no weights of this project"):
+        checkpoint.load(tmp_path / "a")
 
 
 def trained(model, optimiser, steps):

@@ -156,14 +156,17 @@ def test_each_stage_has_its_device(monkeypatch):
     assert yaml.safe_load((PRESETS / "paper.yaml").read_text(encoding="utf-8"))["device"] == "auto"
 
 
-def test_results_without_verdicts_are_nothing_to_compare_with(tmp_path, monkeypatch):
+def test_results_without_verdicts_and_ones_own_are_nothing_to_compare_with(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for file in ("done/settings.json", "done/parquet/claims.parquet", "begun/settings.json"):
-        (tmp_path / "results" / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "results" / file).touch()
-    assert exhibits.to_compare("done", "mine") == "results/done"
-    with pytest.raises(ValueError, match=r"against = 'begun': expected another finished .*: done$"):
-        exhibits.to_compare("begun", "mine")
+    files = [f"{name}/settings.json" for name in ("begun", "done", "mine")]
+    for file in (*files, "done/parquet/claims.parquet", "mine/parquet/claims.parquet"):
+        make(tmp_path / "results" / file)
+    assert (
+        exhibits.to_compare("done", "mine") == exhibits.to_compare("results/done", "mine") == "results/done"
+    )
+    for name in ("nowhere", "begun", "mine", "results/mine"):
+        with pytest.raises(ValueError, match=f"against = '{name}': expected another finished .*: done$"):
+            exhibits.to_compare(name, "mine")
 
 
 NONE = dict.fromkeys(BUILT_IN)
