@@ -35,12 +35,14 @@ def test_a_job_comes_after_those_whose_results_it_reads_and_knows_their_plans(sm
     assert {*smoke} - read <= ends | {"text/words", "text/bytes"}, "nothing is computed that nobody reads"
 
 
-def test_statements_have_as_many_seeds_as_are_asked(smoke):
+def test_statements_have_as_many_seeds_as_are_asked_and_data_the_seed_of_their_name(smoke):
     asked = SMOKE["statements"]
     jobs = {"placement/pre": asked["placement"], "placement/post": asked["placement"]}
     for job, settings in {**jobs, "score_scale": asked["score_scale"]}.items():
         for key in {"seeds", "untrained_seeds"} & {*settings}:
             assert smoke[job][key] == [*range(1000, 1000 + settings[key])]
+    data = {job: each["seed"] for job, each in smoke.items() if each["stage"] == "majority_data"}
+    assert data and all(job.endswith(f"/seed_{seed}") for job, seed in data.items())
 
 
 EVIDENCE = {"claims", "draw", "page", "durations", "settings"}
