@@ -1,8 +1,8 @@
 """The class `Claim`, filled from the YAML files of this folder, and how the outcome of its test makes rows of tables.
 
-A file <module>.yaml has parts of two YAML documents: the keys of `Claim` that hold for all claims of the part, and the
-list of its claims. A claim may have `again`: a list of further claims that change some of its keys, mostly `name` and
-`of`, append `source_adds` and `statement_adds` to its source and statement, and are primary only if they say so.
+A file <module>.yaml is pairs of YAML documents: keys of `Claim` that hold for all claims of the pair, and the list of
+these claims. A claim may have `again`: a list of further claims that change some of its keys, mostly `name` and `of`,
+append `source_adds` and `statement_adds` to its source and statement, and are primary only if they say so.
 """
 
 import inspect
@@ -19,7 +19,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, PlainValidator, model_validator
 
 from layernorm_roles.evidence.analysis.estimate import LEVEL, NOTHING
-from layernorm_roles.evidence.claims import comparing, language_model, projection, rules, sizes
+from layernorm_roles.evidence.claims import comparing, language_model, projection, rules
 from layernorm_roles.evidence.claims.comparing import QUANTITIES, Number, Request, one_of
 from layernorm_roles.evidence.claims.comparison import (
     UNTRAINED,
@@ -30,6 +30,7 @@ from layernorm_roles.evidence.claims.comparison import (
     sentences,
 )
 from layernorm_roles.evidence.claims.rules import Verdict
+from layernorm_roles.evidence.claims.sizes import SIZES
 from layernorm_roles.schemas import SCHEMAS
 
 TESTS = projection.TESTS | language_model.TESTS
@@ -41,18 +42,17 @@ GEOMETRY = "Untrained models pass this test, too: it shows what geometry gives, 
 
 def _function(test: Mapping[str, Any]) -> Callable[..., Outcome]:
     """Return the function of TESTS that a claim names, with its arguments; ValueError for unknown ones."""
-    names = {key: value for key, value in test.items() if key != "function"}
-    numbers = {key: comparing.number(value) for key, value in names.items() if str(value).isupper()}
     function = TESTS[one_of(TESTS, test.get("function"), "function")]
+    arguments = {
+        key: comparing.number(value) if str(value).isupper() else value
+        for key, value in test.items()
+        if key != "function"
+    }
     try:
-        inspect.signature(function).bind({}, "", **names | numbers)
+        inspect.signature(function).bind({}, "", **arguments)
     except TypeError as error:
         raise ValueError(f"{function.__name__}: {error}") from None
-    return partial(function, **names | numbers)
-
-
-def _sizes(name: str) -> Callable[[Tables, str | None], str]:
-    return sizes.SIZES[one_of(sizes.SIZES, name, "sizes")]
+    return partial(function, **arguments)
 
 
 class Claim(BaseModel):
@@ -76,7 +76,7 @@ class Claim(BaseModel):
     statistic: str
     """In words, the measured number that the claim is judged by, with its unit."""
     unit: str = ""
-    """The unit as it is written after the measured number, such as " nats"; RATIO marks a ratio."""
+    """The unit as it is written after the measured number, such as " nats", or "×" for a ratio."""
     control: str
     """In words, the comparisons that isolate the claimed cause, first the one whose number table claims shows."""
     rule: str
@@ -86,7 +86,7 @@ class Claim(BaseModel):
     of: str | None = None
     """The experiment of the majority task, or the model, that the claim is about; None if it is about whole tables."""
     also: tuple[str, ...] = ()
-    """Experiments of the majority task, or models, that the claim's test reads beside the one in `of`."""
+    """Experiments of the majority task, or models, that the claim's test reads beside `of`."""
     tables: tuple[Annotated[str, AfterValidator(partial(one_of, SCHEMAS, what="table"))], ...]
     """Names of the Parquet tables without which the claim cannot be tested."""
     compare: tuple[Request, ...] = ()
@@ -99,8 +99,8 @@ class Claim(BaseModel):
     `language_model.gated`, where `of` is the model unless `model` is given."""
     reported: Number = None
     """What the source reports for the quantity that is compared first: a number or, for a table, a list by layer."""
-    sizes: Annotated[Callable[..., str], PlainValidator(_sizes)] = _sizes("none")
-    """The function of `sizes.SIZES` that states the sizes of this reproduction beside those of the source."""
+    sizes: Annotated[str, AfterValidator(partial(one_of, SIZES, what="sizes"))] = "none"
+    """Name of the function in SIZES that states the sizes of this reproduction beside those of the source."""
     figures: tuple[str, ...] = ()
     """Names of the figures that the report shows with the claim."""
     shown: tuple[str, ...] = ()
@@ -125,22 +125,6 @@ class Claim(BaseModel):
             for i, spec in enumerate(entry.get("compare", ()))
         ]
         return entry | filled | {"compare": requests, "numbers": named | _numbers(entry)}
-
-    @property
-    def words(self) -> dict[str, str]:
-        """The texts of the claim that its preregistered rule fixes, and its role, by the names of their fields."""
-        texts = ("statement", "setting", "statistic", "control", "rule", "unit", "role")
-        return {name: getattr(self, name) for name in texts}
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The experiments of the majority task and models that the claim's test reads; empty for whole tables."""
-        return (*([self.of] if self.of else []), *self.also)
-
-    @property
-    def of_paper(self) -> bool:
-        """Whether the claim is the paper's, and its test in a setting of the paper's, not in another one."""
-        return self.source.startswith("Brody") and ";" not in self.source
 
     @property
     def role(self) -> str:
@@ -172,7 +156,8 @@ class Claim(BaseModel):
         if not self.source.startswith("Brody"):
             return rules.statement_verdict(parts, cause)
         verdict = rules.verdict(parts[0], cause, *parts[1:])
-        return verdict if self.of_paper else rules.OUR_WORDS.get(verdict, verdict)
+        elsewhere = ";" in self.source  # the paper's claim in a setting that is not the paper's
+        return rules.OUR_WORDS.get(verdict, verdict) if elsewhere else verdict
 
     def row(self, outcome: Outcome, tables: Tables) -> dict[str, Any]:
         """Return the claim's row of table `claims` for its test's `outcome`, but for p_holm and rule_fixed."""
@@ -185,7 +170,7 @@ class Claim(BaseModel):
             "role": self.role,
             "source": self.source,
             "statement": sentences(self.statement, outcome.specifics),
-            "setting": sentences(self.setting, self.sizes(tables, self.of)),
+            "setting": sentences(self.setting, SIZES[self.sizes](tables, self.of)),
             "paper_value": self.paper_value,
             "statistic": self.statistic,
             **first.shown("measured", "ci_low", "ci_high"),
@@ -205,13 +190,13 @@ class Claim(BaseModel):
 
         A verdict that rests on effects becomes "not tested" where the correction leaves them open.
         """
+        row = {**row, "p_holm": p_holm}
         rests = row["verdict"] in rules.OF_EFFECTS and (outcome.effects or row["verdict"] == Verdict.REVERSED)
-        if not rests or p_holm < 1 - LEVEL:
-            return {**row, "p_holm": p_holm}
-        p_is = f"p is {p_holm:.2g}" if np.isfinite(p_holm) else "a bound has no p-value"
-        why = f"No verdict, because with Holm's correction for {family} primary claims {p_is}."
-        verdict = {"verdict": str(Verdict.NOT_TESTED), "reason": sentences(row["reason"], why)}
-        return {**row, "p_holm": p_holm, **verdict}
+        if rests and not p_holm < 1 - LEVEL:
+            p_is = f"p is {p_holm:.2g}" if np.isfinite(p_holm) else "a bound has no p-value"
+            why = f"No verdict, because with Holm's correction for {family} primary claims {p_is}."
+            row |= {"verdict": str(Verdict.NOT_TESTED), "reason": sentences(row["reason"], why)}
+        return row
 
     def comparisons(self, outcome: Outcome) -> Iterator[dict[str, Any]]:
         """Yield the claim's rows of table `comparisons`: one for each number that the outcome of its test compares."""
@@ -232,9 +217,8 @@ class Claim(BaseModel):
 
 def _numbers(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the test as the YAML file has it, and the values of the thresholds and reported numbers that it names."""
-    tested = {
-        key: entry[key] for key in ("compare", "quantity", "test", "gate", "reported") if entry.get(key)
-    }
+    keys = ("compare", "quantity", "test", "gate", "reported")
+    tested = {key: entry[key] for key in keys if entry.get(key)}
     words = set(re.findall(r"\w+", json.dumps(tested)))
     names = {name for name in words if name.isupper() and name in vars(rules)}
     names |= {name for each in words & QUANTITIES.keys() for name in QUANTITIES[each].thresholds}

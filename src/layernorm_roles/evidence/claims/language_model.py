@@ -345,7 +345,7 @@ def of_width(d: int, heads: Measured, column: str, zero: float) -> Comparison:
     def find(estimate: Estimate, worst: Estimate, _: float) -> Finding:
         return all_of(rules.at_most(estimate, worst, most), rules.above(estimate, least))
 
-    estimate, n, worst = heads.estimate(column)
+    estimate, n, worst, _ = heads.estimate(column)
     question = Question(words, find)
     return Comparison(f"d_head = {d}", estimate, n, question, "effect", PER_CENT, IN_HEADS, d, worst)
 

@@ -43,9 +43,7 @@ from layernorm_roles.evidence.legends import LEGENDS
 from layernorm_roles.variants import PAPER_PROJECTION
 
 METRICS, VECTORS = "majority_metrics", "majority_vectors"
-COMPARED = (*PAPER_PROJECTION, "scale")
-DEGREES, POINTS = "°", " points"
-
+POINTS = " points"
 
 # Which runs are judged
 
@@ -77,14 +75,13 @@ def of_experiment(
 
 
 of_setting = partial(of_experiment, single=("d_model", "base_learning_rate"))
-of_rate = partial(of_experiment, rate=rules.ACCURATE_RATE)
 
 
 def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
     """Return the runs of `variants`, each at the learning rate that is best for the other half of its variant's seeds.
 
-    `by` says by what a rate is best. Runs of layernorm_small are included where there are any. Untestable if a rate of
-    `variants` is an end of the grid, since a better one may lie beyond.
+    A rate is best by test loss, accuracy or speed, as `by` says. Runs of layernorm_small are included where there are
+    any. Untestable if a rate of `variants` is an end of the grid, since a better one may lie beyond.
     """
     part = of_experiment(table, experiment, *variants)
     part = part[part.variant.isin([*variants, "layernorm_small"])]
@@ -99,16 +96,7 @@ def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *varian
     return part.merge(best[["variant", "seed", "base_learning_rate"]])
 
 
-Select = Callable[..., pd.DataFrame]
-"""Chooses the runs of an experiment that a test reads: `of_setting`, `of_rate`, or `of_best_rates` with its `by`."""
-
-_arrivals = partial(majority.arrivals, run=majority.RUN)
-to_test_loss = partial(_arrivals, column="test_loss", level=rules.TEST_LOSS)
-to_equal_attention = partial(_arrivals, column="attention_share", level=rules.EQUAL, for_good=True)
-"""Function that counts each run's steps until attention stays equal, by EQUAL; `to_test_loss`: until TEST_LOSS."""
-
-
-# Quantities of the majority task
+# Quantities of the runs that `select` chooses, such as `of_setting`: a row a seed, a column a variant
 
 
 def by_variant(metrics: pd.DataFrame, column: str, step: int) -> pd.DataFrame:
@@ -121,35 +109,35 @@ def final_accuracy(metrics: pd.DataFrame) -> pd.DataFrame:
     return 100 * majority.last_rows(metrics).pivot(index="seed", columns="variant", values="test_accuracy")
 
 
-def steps(select: Select, count: Callable, tables: Tables, of: str, variants: Sequence[str]) -> Measured:
-    """Return, by seed and variant, the steps to a goal of the chosen runs of experiment `of`, as `count` counts."""
-    return steps_of(count(select(tables[METRICS], of, *variants)), variants)
-
-
-def accuracy(select: Select, tables: Tables, experiment: str, variants: Sequence[str]) -> Measured:
-    """Return the test accuracy in per cent at ACCURACY_STEP, or at the end where rates are chosen (shorter runs)."""
-    metrics = select(tables[METRICS], experiment, *variants)
-    step = rules.ACCURACY_STEP if select is of_setting else int(metrics.step.max())
-    values = 100 * by_variant(metrics, "test_accuracy", step)
-    if values.empty:
-        raise Untestable(f"The run has no metrics at step {step:,}, where the paper's accuracies were read.")
-    return Measured(values)
-
-
-def accuracy_at_the_end(select: Select, tables: Tables, experiment: str, variants: Sequence[str]) -> Measured:
-    """Return the final test accuracy in per cent of the runs that `select` chooses; 0 for a run that diverged."""
-    return Measured(final_accuracy(select(tables[METRICS], experiment, *variants)))
-
-
-def first_and_last(
-    select: Select, column: str, change: Callable, tables: Tables, experiment: str, variants: Sequence[str]
+def steps(
+    select: Callable, column: str, level: float, tables: Tables, of: str, variants: Sequence[str], **how: bool
 ) -> Measured:
-    """Return a column of majority_metrics, put through `change`, at the last step and before training, by seed."""
-    metrics = select(tables[METRICS], experiment, *variants)
-    first, last = (change(by_variant(metrics, column, step)) for step in (0, int(metrics.step.max())))
-    if first.empty:
-        raise Untestable("The run has no metrics at step 0, before training.")
-    return Measured(last.join(first.add_prefix(BEFORE_TRAINING), how="outer"))
+    """Return the steps until a column of majority_metrics reaches `level` in experiment `of`, as in `arrivals`."""
+    runs = select(tables[METRICS], of, *variants)
+    return steps_of(majority.arrivals(runs, majority.RUN, column, level, **how), variants)
+
+
+def at_step(
+    select: Callable,
+    column: str,
+    change: Callable,
+    tables: Tables,
+    of: str,
+    variants: Sequence[str],
+    step: int | None = None,
+) -> Measured:
+    """Return a column of majority_metrics, put through `change`, at a step, else the last one, and before training."""
+    metrics = select(tables[METRICS], of, *variants)
+    step = int(metrics.step.max()) if step is None else step
+    then, first = (change(by_variant(metrics, column, each)) for each in (step, 0))
+    if then.empty:
+        raise Untestable(f"The run has no metrics at step {step:,}.")
+    return Measured(then.join(first.add_prefix(BEFORE_TRAINING), how="outer"))
+
+
+def accuracy_at_the_end(select: Callable, tables: Tables, of: str, variants: Sequence[str]) -> Measured:
+    """Return the final test accuracy in per cent, 0 for a run that diverged."""
+    return Measured(final_accuracy(select(tables[METRICS], of, *variants)))
 
 
 # Figures 1a, 1b and 2b: planes and angles
@@ -159,10 +147,9 @@ RANDOM = "a random direction"
 
 def minus(values: pd.DataFrame, high: str, low: str, **fields: Any) -> Comparison:
     """Return the comparison `high` minus `low` of two columns, a row a seed; in degrees, unless `fields` say else."""
-    estimate, n, _ = Measured(values).estimate(high, low)
-    return Comparison(
-        **{"words": f"{high} minus {low}", "unit": DEGREES} | fields, estimate=estimate, n_runs=n
-    )
+    estimate, n, *_ = Measured(values).estimate(high, low)
+    fields = {"words": f"{high} minus {low}", "unit": "°"} | fields
+    return Comparison(estimate=estimate, n_runs=n, **fields)
 
 
 def step_of_paper(metrics: pd.DataFrame, quantity: str) -> int:
@@ -180,10 +167,10 @@ def step_of_paper(metrics: pd.DataFrame, quantity: str) -> int:
 def parallel(tables: Tables, experiment: str) -> Outcome:
     """Test Figure 2b: compare the mean angle between queries and the ones vector without projection and with it.
 
-    Keys that were projected have no part along the ones vector, and a score does not see that part of a query. So both
-    parts of the query are measured beside the angle: turning would be a growth of the part along the ones vector.
+    Projected keys have no part along the ones vector, so a score does not see that part of a query. Turning is a growth
+    of that part in training, and not a loss of the part that scores see; both are measured beside the angle.
     """
-    metrics = of_setting(tables[METRICS], experiment, *COMPARED)
+    metrics = of_setting(tables[METRICS], experiment, *PAPER_PROJECTION, "scale")
     parts = majority.query_parts(of_setting(tables[VECTORS], experiment, "layernorm"))
     if not {"initial", "final"} <= set(parts.checkpoint):
         raise Untestable("The run has no queries from before and after training.")
@@ -204,24 +191,19 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
             rows.append(minus(angles, "scale_released", "layernorm_small", question=half, part=2))
         return rows
 
+    def grows(column: str, words: str, **fields: Any) -> Comparison:
+        lengths = np.log(layernorm[column])
+        statistic = "length of that part, after over before training"
+        return minus(lengths, "final", "initial", words=words, unit=RATIO, statistic=statistic, **fields)
+
+    layernorm = parts[parts.variant == "layernorm"].pivot(index="seed", columns="checkpoint")
+    question = ask("positive", unit=RATIO)
+    along = grows("along", "layernorm's queries along the ones vector", question=question, part=1)
+    visible = grows("visible", "layernorm's queries that scores see", role="context")
     first, at_random, control, *small = compared(step)
-    lengths = parts[parts.variant == "layernorm"].pivot(index="seed", columns="checkpoint")
-    lengths = np.log(lengths[["along", "visible"]])
-    shown = {"unit": RATIO, "statistic": "length of that part, after over before training"}
-    grows = minus(
-        lengths.along,
-        "final",
-        "initial",
-        words="layernorm's queries along the ones vector",
-        question=ask("positive", unit=RATIO),
-        part=1,
-        **shown,
-    )
-    words = "layernorm's queries that scores see"
-    seen = minus(lengths.visible, "final", "initial", words=words, role="context", **shown)
     untrained = (metrics.step == 0).any() and all(row.there for row in compared(0)[:2])
     return Outcome(
-        (first, at_random, control, grows, seen, *small),
+        (first, at_random, control, along, visible, *small),
         f"Angles are compared at step {step:,}.",
         paper,
         UNTRAINED if untrained else None,
@@ -240,18 +222,17 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
 
     def compared(checkpoint: str) -> list[Comparison]:
         runs = majority.geometry_of_runs(vectors[vectors.checkpoint == checkpoint], centred)
-        flatness, angle = (
-            runs.pivot(index="seed", columns="variant", values=column) for column in ("flatness", "angle")
-        )
+        wide = runs.pivot(index="seed", columns="variant")
+        flatness, angle = wide.flatness, wide.angle.assign(**{RANDOM: random})
         if lacking := [LEGENDS[name] for name in (variant, "scale") if name not in angle]:
             raise Untestable(f"Every run of {' and of '.join(lacking)} has diverged.", vectors.seed.nunique())
 
         def keys(name: str, kind: str, role: Role) -> Comparison:
-            values, n, _ = Known.range_over(flatness[name], int(angle[name].count()))
+            values, n, *_ = Known.range_over(flatness[name], int(angle[name].count()))
             words = "smallest singular value of the keys over the largest"
             return Comparison(name, values, n, ask(kind, flat), role, statistic=words)
 
-        angle, far = angle.assign(**{RANDOM: random}), ask("half_of", random)
+        far = ask("half_of", random)
         return [
             minus(angle, RANDOM, variant, question=far),
             keys(variant, "all_at_most", "effect"),
@@ -262,6 +243,10 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
     rows, untrained = compared("final"), (vectors.checkpoint == "initial").any()
     untrained = untrained and all(row.there for row in compared("initial")[:2])
     return Outcome(tuple(rows), "", random, UNTRAINED if untrained else None)
+
+
+TESTS = {"parallel": parallel, "on_a_plane": on_a_plane}
+"""Functions that test claims about the majority task, by the name under `test` in projection.yaml."""
 
 
 # What the projection costs, and what size does
@@ -280,64 +265,64 @@ def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Me
     for variant in ("layernorm", "projected_qk"):
         cost = pd.DataFrame({d: accuracy.scale - accuracy[variant] for d, accuracy in accuracies.items()})
         least, most = cost[min(accuracies)], cost[max(accuracies)]
-        mean = cost.dropna().mean(axis=1)  # widths of one seed share their data
-        for where, values in zip(WHERE, (least, most, least - most, mean), strict=True):
-            costs[f"{variant}, {where}"] = values
+        costs[f"{variant}, narrowest"], costs[f"{variant}, widest"] = least, most
+        costs[f"{variant}, narrowest minus widest"] = least - most
+        costs[f"{variant}, mean over widths"] = cost.dropna().mean(
+            axis=1
+        )  # of one seed they share their data
     return Measured(pd.DataFrame(costs))
 
 
-WHERE = ("narrowest", "widest", "narrowest minus widest", "mean over widths")
-
-
 def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
-    """Return, for each seed, the logarithms of the ratios of steps with a d times smaller attention input over those
-    without, and without projection over those with it, and their interaction.
+    """Return, by seed, the effects of size and of projection on the logarithm of the steps to TEST_LOSS.
+
+    Size is the steps with a d times smaller attention input over those without, projection the steps without projection
+    over those with it. Beside the two stands their interaction. Untestable if a run does not get to TEST_LOSS.
     """
     cells = [*chain(*majority.SIZE_AND_PROJECTION)]
-    metrics = of_setting(tables[METRICS], experiment, *cells)
-    measured = steps_of(to_test_loss(metrics[metrics.variant.isin(cells)]), cells)
-    values, ran = np.log(measured.frame), measured.last_steps.dropna().index
+    measured = steps(of_setting, *_TO_LOSS, tables, experiment, cells)
+    values, ran = np.log(measured.frame[cells]), measured.last_steps[cells].dropna().index
     if values.loc[ran].isna().any(axis=None):
         words = f"{measured.note} The effects of size and projection on the steps need all runs."
         raise Untestable(words, runs=len(ran))
     return Measured(two_by_two(-values, *majority.SIZE_AND_PROJECTION, "projection"))
 
 
-TESTS = {"parallel": parallel, "on_a_plane": on_a_plane}
-"""Functions that test claims about the majority task, by the name under `test` in projection.yaml."""
-
-_STEPS, _ACCURACY = f"steps to test loss {rules.TEST_LOSS}", "test accuracy at the last step"
-_EQUAL, _DEVIATION = "steps until attention is equal for good", "standard deviation of the attention scores"
-_BEST, _SHARE = ", each run at its best rate", "perplexity of attention over the number of classes"
+_TO_LOSS = ("test_loss", rules.TEST_LOSS)
+_STEPS, _DEVIATION = f"steps to test loss {rules.TEST_LOSS}", "standard deviation of the attention scores"
+_ACCURACY, _BEST = "test accuracy at the last step", ", each run at its best rate"
 _AT_ONE = f"{_ACCURACY}, at a learning rate of {rules.ACCURATE_RATE:g}"
 _COST = "accuracy of scaling only at the last step minus that of a variant"
 _CELLS = f"{_STEPS}, small over LayerNorm's size, without over with projection"
 _fastest, _most_accurate, _lowest = (partial(of_best_rates, by) for by in ("speed", "accuracy", "loss"))
-_share = partial(first_and_last, of_setting, "attention_share", np.positive)
-_deviation, _at_lowest = (partial(first_and_last, of, "score_std", np.log) for of in (of_setting, _lowest))
+_of_rate = partial(of_experiment, rate=rules.ACCURATE_RATE)
+_to_equal = partial(steps, of_setting, "attention_share", rules.EQUAL, for_good=True)
+_percent = partial(np.multiply, 100)
+_of_paper = partial(at_step, of_setting, "test_accuracy", _percent, step=rules.ACCURACY_STEP)
+_share = partial(at_step, of_setting, "attention_share", np.positive)
 QUANTITIES = {
-    "steps": Quantity(partial(steps, of_setting, to_test_loss), RATIO, _STEPS, (), ("TEST_LOSS",)),
+    "steps": Quantity(partial(steps, of_setting, *_TO_LOSS), RATIO, _STEPS, thresholds=("TEST_LOSS",)),
     "steps_at_best_rates": Quantity(
-        partial(steps, _fastest, to_test_loss), RATIO, _STEPS + _BEST, (), ("TEST_LOSS",)
+        partial(steps, _fastest, *_TO_LOSS), RATIO, _STEPS + _BEST, thresholds=("TEST_LOSS",)
     ),
     "steps_to_equal_attention": Quantity(
-        partial(steps, of_setting, to_equal_attention), RATIO, _EQUAL, (), ("EQUAL",)
+        _to_equal, RATIO, "steps until attention is equal for good", thresholds=("EQUAL",)
     ),
     "accuracy": Quantity(
-        partial(accuracy, of_setting),
-        POINTS,
-        f"test accuracy at step {rules.ACCURACY_STEP:,}",
-        (),
-        ("ACCURACY_STEP",),
+        _of_paper, POINTS, f"test accuracy at step {rules.ACCURACY_STEP:,}", thresholds=("ACCURACY_STEP",)
     ),
-    "accuracy_at_best_rates": Quantity(partial(accuracy, _most_accurate), POINTS, _ACCURACY + _BEST),
+    "accuracy_at_best_rates": Quantity(
+        partial(at_step, _most_accurate, "test_accuracy", _percent), POINTS, _ACCURACY + _BEST
+    ),
     "accuracy_at_the_end": Quantity(partial(accuracy_at_the_end, of_setting), POINTS, _ACCURACY),
     "accuracy_at_one_rate": Quantity(
-        partial(accuracy_at_the_end, of_rate), POINTS, _AT_ONE, (), ("ACCURATE_RATE",)
+        partial(accuracy_at_the_end, _of_rate), POINTS, _AT_ONE, thresholds=("ACCURATE_RATE",)
     ),
-    "score_deviation": Quantity(_deviation, RATIO, _DEVIATION),
-    "score_deviation_at_best_rates": Quantity(_at_lowest, RATIO, _DEVIATION + _BEST),
-    "attention_share": Quantity(_share, "", _SHARE),
+    "score_deviation": Quantity(partial(at_step, of_setting, "score_std", np.log), RATIO, _DEVIATION),
+    "score_deviation_at_best_rates": Quantity(
+        partial(at_step, _lowest, "score_std", np.log), RATIO, _DEVIATION + _BEST
+    ),
+    "attention_share": Quantity(_share, "", "perplexity of attention over the number of classes"),
     "cost_by_width": Quantity(cost_by_width, POINTS, _COST, ("layernorm, *", "projected_qk, *")),
     "size_and_projection": Quantity(
         size_and_projection, RATIO, _CELLS, ("size", "projection", "interaction"), ("TEST_LOSS",)

@@ -23,10 +23,12 @@ class Known(NamedTuple):
     """An estimate that is not a mean over seeds, such as a share of matrices or the largest of exact values."""
 
     estimate: Estimate
-    n: int
-    """The number of cases, such as random matrices or runs, behind the estimate."""
+    n: int | None
+    """The number of cases, such as random matrices or runs, behind the estimate; None if nothing was measured."""
     worst: Estimate = NOTHING
     """The estimate if all cases count that proofs leave open; NOTHING where none is left open."""
+    counted: str = ""
+    """The number of cases behind 0 or 100 per cent, as in "0 of 147,456"."""
 
     @classmethod
     def range_over(cls, values: pd.Series, n: int = 1) -> "Known":
@@ -74,14 +76,11 @@ class Measured:
         if less:
             values = values - less[0] * self._difference(*less[1:])
         values = enough(values.dropna(), names[-1] if names[0] == "layernorm" else names[0])
+        estimate, cases = self._mean(values, names[0]), self.cases.get(names[0])
         worst = self._mean(self.worst[names[0]], names[0]) if names[0] in self.worst else NOTHING
-        return Known(self._mean(values, names[0]), len(values), worst)
-
-    def counted(self, name: str, estimate: Estimate) -> str:
-        """Return the number of cases behind a column's 0 or 100 per cent, as in "0 of 147,456"; else nothing."""
-        if name not in self.cases or estimate.mean not in (0, 100):
-            return ""
-        return f"{self.cases[name] if estimate.mean else 0:,} of {self.cases[name]:,}"
+        none_or_all = cases is not None and len(names) == 1 and estimate.mean in (0, 100)
+        counted = f"{cases if estimate.mean else 0:,} of {cases:,}" if none_or_all else ""
+        return Known(estimate, len(values), worst, counted)
 
     def _difference(self, *names: str) -> pd.Series:
         first, *second = (self.frame[self.columns(name)[0]] for name in names)
