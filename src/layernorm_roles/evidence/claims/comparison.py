@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -40,6 +40,12 @@ class Untestable(Exception):
         self.runs = runs
 
 
+def require(condition: Any, otherwise: str, runs: int = 0) -> None:
+    """Raise Untestable, with the reason `otherwise` and the number of runs that cannot tell, unless `condition`."""
+    if not condition:
+        raise Untestable(otherwise, runs)
+
+
 # What is asked of an estimate
 
 
@@ -48,47 +54,43 @@ class Question(NamedTuple):
 
     words: str
     """The question in words, such as "at least {}", with {} in place of the number that is asked."""
-    find: Callable[[Estimate, Estimate, float], Finding]
-    """The finding, as a function of the estimate, of its worst case by what proofs leave open, and of the number."""
+    find: Callable[..., Finding]
+    """Function of the estimate and the number that is asked, and of the worst case where it counts (`open_counts`)."""
     difference: bool = False
     """Whether only a difference from 0 can meet the question, so that a p-value of no difference belongs to it."""
     share: float = 1.0
     """The asked number over the one that an entry gives: 0.5 for half of it, 0 where the entry says "true"."""
+    open_counts: bool = False
+    """Whether cases that proofs leave open count, such as keys that may be selectable or not."""
     number: float = np.nan
-    """The number that the question holds an estimate against; for a ratio its logarithm."""
+    """The number that is asked; for a ratio its logarithm."""
 
 
-def _at_most(estimate: Estimate, _: Estimate, most: float) -> Finding:
-    return rules.at_most(estimate, estimate, most)
+def _worse(estimate: Estimate, least: float) -> Finding:
+    """Compare two losses: absent where both diverged in every run, so that the difference is 0."""
+    return Finding.ABSENT if estimate == (0, 0, 0) else rules.effect(estimate, least)
+
+
+def _true(condition: Any) -> Finding:
+    return Finding.SEEN if condition else Finding.ABSENT
 
 
 ASKED = {
-    # at least half of what the source reports, with an interval on its side of no effect
-    "half_of": Question("at least {}", lambda each, _, half: rules.effect(each, 2 * half), True, 0.5),
-    # the same where the rule says that a smaller effect is none
-    "half_of_or_none": Question(
-        "at least {}", lambda each, _, half: rules.half_or_none(each, 2 * half), True, 0.5
-    ),
-    "more_than": Question("more than {}", lambda each, _, least: rules.above(each, least), True),
-    "no_more_than": Question("at most {}", _at_most),
-    "below_half_of": Question("at most {}", _at_most, share=0.5),
-    "counted": Question("at most {}, undecided keys counted", rules.at_most),
-    "positive": Question("more than {}", lambda each, *_: rules.direction(each), True, 0.0),
-    "negative": Question("less than {}", lambda each, *_: rules.direction(-each), True, 0.0),
-    # a loss above another one; absent if both diverged in every run, where the difference is 0
-    "worse": Question(
-        "more than {}", lambda each, *_: Finding.ABSENT if each == (0, 0, 0) else rules.direction(each)
-    ),
-    "further_than": Question(
-        "more than {}, up or down", lambda each, _, least: rules.above(abs(each), least)
-    ),
-    "no_further_than": Question("at most {}, up or down", lambda each, *rest: _at_most(abs(each), *rest)),
-    "within_EXPONENT_of": Question(
-        f"within {rules.EXPONENT:g} of {{}}", lambda each, _, power: rules.within(each, power, rules.EXPONENT)
-    ),
-    # of the range of values in which nothing is random
-    "all_at_most": Question("all at most {}", lambda each, _, most: rules.true(each.high <= most)),
-    "all_more_than": Question("all more than {}", lambda each, _, least: rules.true(each.low > least)),
+    "half_of": Question("at least {}", rules.effect, True, 0.5),
+    "half_of_or_none": Question("at least {}", rules.half_or_none, True, 0.5),
+    "more_than": Question("more than {}", rules.above, True),
+    "no_more_than": Question("at most {}", rules.at_most),
+    "below_half_of": Question("at most {}", rules.at_most, share=0.5),
+    "counted": Question("at most {}, undecided keys counted", rules.at_most, open_counts=True),
+    "positive": Question("more than {}", rules.effect, True, 0.0),
+    "negative": Question("less than {}", lambda each, most: rules.effect(-each, most), True, 0.0),
+    "worse": Question("more than {}", _worse),
+    "further_than": Question("more than {}, up or down", lambda each, least: rules.above(abs(each), least)),
+    "no_further_than": Question("at most {}, up or down", lambda each, most: rules.at_most(abs(each), most)),
+    "within_EXPONENT_of": Question(f"within {rules.EXPONENT:g} of {{}}", rules.within_exponent),
+    # of the range of exact values, which an estimate has in place of an interval where nothing is random
+    "all_at_most": Question("all at most {}", lambda each, most: _true(each.high <= most)),
+    "all_more_than": Question("all more than {}", lambda each, least: _true(each.low > least)),
 }
 """The questions that claims can ask of an estimate, by the keys of the entries in the YAML files."""
 
@@ -128,8 +130,9 @@ class Comparison:
     @cached_property
     def finding(self) -> Finding | None:
         """What the estimate shows of what is asked: seen, smaller, absent and so on; None if nothing is asked."""
-        asked = self.question
-        return asked and asked.find(self.estimate, self.worst, asked.number)
+        if (asked := self.question) is None:
+            return None
+        return asked.find(self.estimate, asked.number, *[self.worst] * asked.open_counts)
 
     @property
     def counts_in(self) -> int | str | None:

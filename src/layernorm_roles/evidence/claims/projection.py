@@ -28,8 +28,8 @@ from layernorm_roles.evidence.claims.comparison import (
     Outcome,
     Role,
     Tables,
-    Untestable,
     ask,
+    require,
 )
 from layernorm_roles.evidence.claims.quantities import (
     BEFORE_TRAINING,
@@ -60,17 +60,16 @@ def of_experiment(
     Untestable if the experiment, one of `variants` or the rate is missing, or if a column of `single` varies.
     """
     part = table[table.experiment == experiment]
-    if part.empty:
-        raise Untestable(f"The run has no experiment {experiment}.")
-    if missing := [variant for variant in variants if variant not in set(part.variant)]:
-        raise Untestable(f"The run has no {' and no '.join(missing)} in the experiment {experiment}.")
+    require(len(part), f"The run has no experiment {experiment}.")
+    missing = [variant for variant in variants if variant not in set(part.variant)]
+    require(not missing, f"The run has no {' and no '.join(missing)} in the experiment {experiment}.")
     for column in single:
-        if part[column].nunique() > 1:
-            several = {"d_model": "widths", "base_learning_rate": "learning rates"}[column]
-            raise Untestable(f"The experiment {experiment} has several {several}; the claim is about one.")
-    part = part if rate is None else part[part.base_learning_rate == rate]
-    if part.empty:
-        raise Untestable(f"The experiment {experiment} has no learning rate {rate:g}.")
+        several = {"d_model": "widths", "base_learning_rate": "learning rates"}[column]
+        words = f"The experiment {experiment} has several {several}; the claim is about one."
+        require(part[column].nunique() == 1, words)
+    if rate is not None:
+        part = part[part.base_learning_rate == rate]
+        require(len(part), f"The experiment {experiment} has no learning rate {rate:g}.")
     return part
 
 
@@ -88,10 +87,9 @@ def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *varian
     best = majority.best_rates(part, by, rules.TEST_LOSS)
     for variant in variants:
         chosen = best[best.variant == variant]
-        if chosen.empty:
-            raise Untestable(
-                f"The run has only 1 seed of {variant}: none other can choose its learning rate."
-            )
+        require(
+            len(chosen), f"The run has only 1 seed of {variant}: none other can choose its learning rate."
+        )
         refuse_rate_at_grid_end(chosen.at_end, chosen.base_learning_rate, LEGENDS[variant])
     return part.merge(best[["variant", "seed", "base_learning_rate"]])
 
@@ -130,8 +128,7 @@ def at_step(
     metrics = select(tables[METRICS], of, *variants)
     step = int(metrics.step.max()) if step is None else step
     then, first = (change(by_variant(metrics, column, each)) for each in (step, 0))
-    if then.empty:
-        raise Untestable(f"The run has no metrics at step {step:,}.")
+    require(len(then), f"The run has no metrics at step {step:,}.")
     return Measured(then.join(first.add_prefix(BEFORE_TRAINING), how="outer"))
 
 
@@ -156,11 +153,9 @@ def step_of_paper(metrics: pd.DataFrame, quantity: str) -> int:
     """Return the last step for which the paper gives `quantity` with and without projection and the runs have rows."""
     paper = [reported()["majority"][variant][quantity] for variant in PAPER_PROJECTION]
     steps = [step for step in sorted(set(paper[0]) & set(paper[1])) if (metrics.step == step).any()]
-    if not steps:
-        raise Untestable(
-            f"The runs end at step {metrics.step.max():,} and have no row at the steps that the paper's figure gives: "
-            f"{', '.join(f'{step:,}' for step in paper[0])}."
-        )
+    given = ", ".join(f"{step:,}" for step in paper[0])
+    end = f"The runs end at step {metrics.step.max():,}"
+    require(steps, f"{end} and have no row at the steps that the paper's figure gives: {given}.")
     return steps[-1]
 
 
@@ -172,8 +167,8 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
     """
     metrics = of_setting(tables[METRICS], experiment, *PAPER_PROJECTION, "scale")
     parts = majority.query_parts(of_setting(tables[VECTORS], experiment, "layernorm"))
-    if not {"initial", "final"} <= set(parts.checkpoint):
-        raise Untestable("The run has no queries from before and after training.")
+    both = {"initial", "final"} <= set(parts.checkpoint)
+    require(both, "The run has no queries from before and after training.")
     step = step_of_paper(metrics, "query_angle_mean")
     turned, straight = (float(reported()["majority"][v]["query_angle_mean"][step]) for v in PAPER_PROJECTION)
     random, paper = majority.random_angle(int(metrics.d_model.iloc[0])), straight - turned
@@ -197,10 +192,10 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
         return minus(lengths, "final", "initial", words=words, unit=RATIO, statistic=statistic, **fields)
 
     layernorm = parts[parts.variant == "layernorm"].pivot(index="seed", columns="checkpoint")
+    first, at_random, control, *small = compared(step)
     question = ask("positive", unit=RATIO)
     along = grows("along", "layernorm's queries along the ones vector", question=question, part=1)
     visible = grows("visible", "layernorm's queries that scores see", role="context")
-    first, at_random, control, *small = compared(step)
     untrained = (metrics.step == 0).any() and all(row.there for row in compared(0)[:2])
     return Outcome(
         (first, at_random, control, along, visible, *small),
@@ -222,17 +217,18 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
 
     def compared(checkpoint: str) -> list[Comparison]:
         runs = majority.geometry_of_runs(vectors[vectors.checkpoint == checkpoint], centred)
-        wide = runs.pivot(index="seed", columns="variant")
-        flatness, angle = wide.flatness, wide.angle.assign(**{RANDOM: random})
-        if lacking := [LEGENDS[name] for name in (variant, "scale") if name not in angle]:
-            raise Untestable(f"Every run of {' and of '.join(lacking)} has diverged.", vectors.seed.nunique())
+        flatness, angle = (
+            runs.pivot(index="seed", columns="variant", values=column) for column in ("flatness", "angle")
+        )
+        lost = [LEGENDS[name] for name in (variant, "scale") if name not in angle]
+        require(not lost, f"Every run of {' and of '.join(lost)} has diverged.", vectors.seed.nunique())
 
         def keys(name: str, kind: str, role: Role) -> Comparison:
             values, n, *_ = Known.range_over(flatness[name], int(angle[name].count()))
             words = "smallest singular value of the keys over the largest"
             return Comparison(name, values, n, ask(kind, flat), role, statistic=words)
 
-        far = ask("half_of", random)
+        angle, far = angle.assign(**{RANDOM: random}), ask("half_of", random)
         return [
             minus(angle, RANDOM, variant, question=far),
             keys(variant, "all_at_most", "effect"),
@@ -257,10 +253,9 @@ def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Me
     compared = ("layernorm", "scale", "projected_qk")
     metrics = of_experiment(tables[METRICS], experiment, *compared, single=["base_learning_rate"])
     accuracies = {int(d): final_accuracy(part) for d, part in metrics.groupby("d_model")}
-    if len(accuracies) < 2:
-        raise Untestable(f"The experiment {experiment} has a single width.")
-    if lacking := [d for d, accuracy in accuracies.items() if not {*compared} <= set(accuracy)]:
-        raise Untestable(f"At the widths {lacking} the run lacks some of the norms that are compared.")
+    require(len(accuracies) > 1, f"The experiment {experiment} has a single width.")
+    lacking = [d for d, accuracy in accuracies.items() if not {*compared} <= set(accuracy)]
+    require(not lacking, f"At the widths {lacking} the run lacks some of the norms that are compared.")
     costs = {}
     for variant in ("layernorm", "projected_qk"):
         cost = pd.DataFrame({d: accuracy.scale - accuracy[variant] for d, accuracy in accuracies.items()})
@@ -282,9 +277,8 @@ def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str])
     cells = [*chain(*majority.SIZE_AND_PROJECTION)]
     measured = steps(of_setting, *_TO_LOSS, tables, experiment, cells)
     values, ran = np.log(measured.frame[cells]), measured.last_steps[cells].dropna().index
-    if values.loc[ran].isna().any(axis=None):
-        words = f"{measured.note} The effects of size and projection on the steps need all runs."
-        raise Untestable(words, runs=len(ran))
+    words = f"{measured.note} The effects of size and projection on the steps need all runs."
+    require(values.loc[ran].notna().all(axis=None), words, runs=len(ran))
     return Measured(two_by_two(-values, *majority.SIZE_AND_PROJECTION, "projection"))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import NOTHING, Estimate, log_ratio, percent_over_seeds
-from layernorm_roles.evidence.claims.comparison import Untestable
+from layernorm_roles.evidence.claims.comparison import Untestable, require
 from layernorm_roles.evidence.legends import LEGENDS, legend_order
 
 BEFORE_TRAINING, UNIGRAM = "untrained ", "unigram"
@@ -59,8 +59,7 @@ class Measured:
     def columns(self, name: str) -> list[str]:
         """Return the columns that `name`, with * for any text, stands for; raise Untestable if there are none."""
         columns = [column for column in (*self.frame, *self.known) if fnmatchcase(column, name)]
-        if not columns:
-            raise Untestable(f"The run has no {self.what}{name.removesuffix(' *')}.")
+        require(columns, f"The run has no {self.what}{name.removesuffix(' *')}.")
         return columns
 
     def estimate(self, *names: str, less: tuple[float, str, str] | None = None) -> Known:
@@ -105,24 +104,20 @@ class Measured:
 
 def enough(values: pd.Series, what: str) -> pd.Series:
     """Return `values`, of which there is one a seed; raise Untestable, naming `what`, if there are fewer than two."""
-    if len(values) < 2:
-        count = f"only {len(values)} seed" if len(values) else "no run"
-        raise Untestable(f"The run has {count} of {what}: no interval over seeds.")
+    count = f"only {len(values)} seed" if len(values) else "no run"
+    require(len(values) > 1, f"The run has {count} of {what}: no interval over seeds.")
     return values
 
 
 def refuse_rate_at_grid_end(at_end: pd.Series, rates: pd.Series, what: str) -> None:
-    """Raise Untestable if one of the chosen learning rates is the first or the last of those that were tried.
+    """Raise Untestable if one of the chosen learning `rates` of `what` is the first or the last that was tried.
 
-    Beyond the end of a grid a better rate may lie. `at_end` says so of each of the `rates` with which `what` was
-    trained.
+    Beyond the end of a grid a better rate may lie. `at_end` is a column of booleans, one a rate.
     """
     if at_end.any():
-        raise Untestable(
-            f"{what} is best at a learning rate of {rates[at_end].iloc[0]:g}, the first or last that was tried: a "
-            "better one may lie beyond.",
-            runs=len(rates),
-        )
+        best = f"{what} is best at a learning rate of {rates[at_end].iloc[0]:g}"
+        words = f"{best}, the first or last that was tried: a better one may lie beyond."
+        raise Untestable(words, runs=len(rates))
 
 
 def steps_of(runs: pd.DataFrame, variants: Sequence[str]) -> Measured:
@@ -151,13 +146,14 @@ class Quantity(NamedTuple):
     unit: str = ""
     words: str = ""
     """What the values are, for the column `statistic` of comparisons; empty where the claim's statistic says it."""
-    columns: tuple[str, ...] = ()
-    """Names of the columns that claims can compare, * for any text; if empty, the variants of the norm."""
+    columns: tuple[str, ...] = ("VARIANT",)
+    """Names of the columns that claims can compare, with * for any text and VARIANT for any variant of the norm. Each
+    may also have the beginning BEFORE_TRAINING."""
     thresholds: tuple[str, ...] = ()
     """Names of the thresholds in `rules` that the measurement uses; they belong to the rule of a claim."""
 
     def knows(self, name: str) -> bool:
         """Return whether `name` may be that of a column of the quantity, in the entry of a claim."""
-        if not self.columns:
-            return name.removeprefix(BEFORE_TRAINING) in {*LEGENDS, UNIGRAM}
-        return any(fnmatchcase(name, column) for column in self.columns)
+        name = name.removeprefix(BEFORE_TRAINING)
+        known = (column.replace("VARIANT", v) for column in self.columns for v in (*LEGENDS, UNIGRAM))
+        return any(fnmatchcase(name, column) for column in known)

@@ -10,7 +10,7 @@ import numpy as np
 
 from layernorm_roles.evidence.analysis.random_keys import share_of_matrices, z_scores
 from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.comparison import Tables, Untestable
+from layernorm_roles.evidence.claims.comparison import Tables, require
 from layernorm_roles.evidence.claims.quantities import Known, Measured, Quantity
 
 MOST, HIGH, PRACTICE = "most keys in fewest dimensions", "from HIGH_DIMENSION on", "layernorm in practice"
@@ -20,23 +20,22 @@ NORMS = ("none", "layernorm", "projection", "scale")
 def matrices(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     """Return the per cent of random matrices that have an unselectable key, with Clopper and Pearson's interval.
 
-    Columns: all numbers of keys and dimensions of a norm; without norm, most keys in fewest dimensions, and all from
-    HIGH_DIMENSION on; and LayerNorm with an eps in float32, in the fewest dimensions. Untestable if the simulation
+    Columns are norms, over all numbers of keys and dimensions; without norm, most keys in fewest dimensions, and all
+    from HIGH_DIMENSION on; and LayerNorm with an eps in float32, in the fewest dimensions. Untestable if the simulation
     contradicts the exact expectation.
     """
     table = tables["random_keys"]
     cells = {norm: table[table.norm == norm] for norm in NORMS}
     bare = cells["none"]
-    if bare.empty:
-        raise Untestable("The run has no random keys with the norm none.")
-    z = z_scores(bare).query("comparable").z.dropna()
+    require(len(bare), "The run has no random keys with the norm none.")
     if HIGH in columns:
-        if bare.d.max() < rules.HIGH_DIMENSION:
-            end = f"The run's dimensions end at {bare.d.max()}"
-            raise Untestable(f"{end}; the paper finds none from {rules.HIGH_DIMENSION} on.")
-        if len(z) and abs(z.mean()) * np.sqrt(len(z)) > rules.CONTRADICTION:
-            cells_of = f"mean z {z.mean():.2f}, {len(z)} cells"
-            raise Untestable(f"The simulation contradicts the exact expectation ({cells_of}).", runs=len(z))
+        end = f"The run's dimensions end at {bare.d.max()}"
+        high = bare.d.max() >= rules.HIGH_DIMENSION
+        require(high, f"{end}; the paper finds none from {rules.HIGH_DIMENSION} on.")
+        z = z_scores(bare).query("comparable").z.dropna()
+        contradicts = abs(z.mean()) * np.sqrt(len(z)) > rules.CONTRADICTION
+        words = f"The simulation contradicts the exact expectation (mean z {z.mean():.2f}, {len(z)} cells)."
+        require(not contradicts, words, runs=len(z))
     practice = tables.get("random_keys_precision", table.iloc[:0].assign(eps=0.0, dtype="")).query("eps > 0")
     cells |= {
         MOST: bare[(bare.n == bare.n.max()) & (bare.d == bare.d.min())],
@@ -56,7 +55,8 @@ QUANTITIES = {
         matrices,
         " %",
         "matrices with an unselectable key",
-        columns=(MOST, HIGH, PRACTICE, *NORMS),
-        thresholds=("HIGH_DIMENSION", "CONTRADICTION"),
+        (MOST, HIGH, PRACTICE, *NORMS),
+        ("HIGH_DIMENSION", "CONTRADICTION"),
     )
 }
+"""Quantities of random keys that claims can compare, by the names that YAML entries use."""
