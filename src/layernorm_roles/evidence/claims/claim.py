@@ -27,6 +27,8 @@ from layernorm_roles.evidence.claims.comparison import (
     Outcome,
     Tables,
     Untestable,
+    Value,
+    require,
     sentences,
 )
 from layernorm_roles.evidence.claims.rules import Verdict
@@ -37,22 +39,18 @@ TESTS = projection.TESTS | language_model.TESTS
 """The functions that test a claim where no comparisons of quantities can, by the name that the YAML files use."""
 
 GEOMETRY = "Untrained models pass this test, too: it shows what geometry gives, and nothing that is learnt."
-"""Sentence added to the reason of a claim's verdict where untrained models pass the claim's test as well."""
+"""Sentence added to the reason of a verdict where untrained models pass the claim's test as well."""
 
 
 def _function(test: Mapping[str, Any]) -> Callable[..., Outcome]:
     """Return the function of TESTS that a claim names, with its arguments; ValueError for unknown ones."""
-    function = TESTS[one_of(TESTS, test.get("function"), "function")]
-    arguments = {
-        key: comparing.number(value) if str(value).isupper() else value
-        for key, value in test.items()
-        if key != "function"
-    }
+    given = {key: comparing.number(each) if str(each).isupper() else each for key, each in test.items()}
+    function = TESTS[one_of(TESTS, given.pop("function", None), "function")]
     try:
-        inspect.signature(function).bind({}, "", **arguments)
+        inspect.signature(function).bind({}, "", **given)
     except TypeError as error:
         raise ValueError(f"{function.__name__}: {error}") from None
-    return partial(function, **arguments)
+    return partial(function, **given)
 
 
 class Claim(BaseModel):
@@ -78,11 +76,11 @@ class Claim(BaseModel):
     unit: str = ""
     """The unit as it is written after the measured number, such as " nats", or "×" for a ratio."""
     control: str
-    """In words, the comparisons that isolate the claimed cause, first the one whose number table claims shows."""
+    """In words, the comparisons that isolate the claimed cause, first the one whose number readers see."""
     rule: str
     """In words, what measurements must show for the claim to be reproduced, or for the statement to hold."""
     primary: bool = False
-    """Whether the claim is one of about ten named before the runs, whose p-values are corrected together."""
+    """Whether the claim is one of about ten named before the runs, whose p-values are corrected for their number."""
     of: str | None = None
     """The experiment of the majority task, or the model, that the claim is about; None if it is about whole tables."""
     also: tuple[str, ...] = ()
@@ -90,13 +88,14 @@ class Claim(BaseModel):
     tables: tuple[Annotated[str, AfterValidator(partial(one_of, SCHEMAS, what="table"))], ...]
     """Names of the Parquet tables without which the claim cannot be tested."""
     compare: tuple[Request, ...] = ()
-    """The comparisons that test the claim, first that of its main number; `quantity` holds for those that name none."""
+    """The comparisons that test the claim, first that of its main number."""
     quantity: str | None = None
+    """The quantity of all comparisons that name none."""
     test: Annotated[Callable[..., Outcome], PlainValidator(_function)] | None = None
     """In place of `compare`: a function of TESTS, which the YAML entry names under `function`, with its arguments."""
-    gate: tuple[dict[str, Any], ...] = ()
-    """Trained models that must be clearly better than two baselines, or there is no verdict: arguments of
-    `language_model.gated`, where `of` is the model unless `model` is given."""
+    gate: tuple[dict[str, tuple[str, ...]], ...] = ()
+    """Variants of the model `of` that must be clearly better than two baselines, or there is no verdict: arguments
+    keys_of and losses_of of `language_model.gated`."""
     reported: Number = None
     """What the source reports for the quantity that is compared first: a number or, for a table, a list by layer."""
     sizes: Annotated[str, AfterValidator(partial(one_of, SIZES, what="sizes"))] = "none"
@@ -135,15 +134,15 @@ class Claim(BaseModel):
 
     def judge(self, tables: Tables) -> Outcome:
         """Return the outcome of the claim's test, without comparisons if `tables` lack what the test needs."""
+        missing = [name for name in self.tables if name not in tables]
         try:
-            if missing := [name for name in self.tables if name not in tables]:
-                raise Untestable(f"This run has no {' and no '.join(missing)}.parquet.")
+            require(not missing, f"This run has no {' and no '.join(missing)}.parquet.")
             if self.test:
                 outcome = self.test(tables, self.of)
             else:
                 outcome = comparing.compare(self.compare, self.reported, tables)
             for gate in self.gate:
-                outcome = language_model.gated(outcome, tables, **{"model": self.of} | gate)
+                outcome = language_model.gated(outcome, tables, self.of, **gate)
             return outcome
         except Untestable as lack:
             return Outcome((), str(lack), runs=lack.runs)
@@ -161,7 +160,7 @@ class Claim(BaseModel):
 
     def row(self, outcome: Outcome, tables: Tables) -> dict[str, Any]:
         """Return the claim's row of table `claims` for its test's `outcome`, but for p_holm and rule_fixed."""
-        nothing = Comparison("", NOTHING, outcome.runs)
+        nothing = Comparison("", Value(NOTHING, outcome.runs))
         first = (*outcome.comparisons, nothing)[0]
         controls = (row for row in outcome.comparisons if (row.role, row.unit) == ("control", first.unit))
         untrained = GEOMETRY if outcome.also_passed_by == UNTRAINED else ""
@@ -178,7 +177,7 @@ class Claim(BaseModel):
             "control": self.control,
             **next(controls, nothing).shown("control_measured", "control_low", "control_high"),
             "also_passed_by": outcome.also_passed_by,
-            "n_seeds": first.n_runs,
+            "n_seeds": first.value.n,
             "verdict": str(self.verdict(outcome)),
             "reason": sentences(outcome.reason, untrained),
         }
@@ -208,7 +207,7 @@ class Claim(BaseModel):
                 "statistic": row.statistic or self.statistic,
                 **row.shown("estimate", "ci_low", "ci_high"),
                 "unit": row.unit,
-                "n_runs": row.n_runs,
+                "n_runs": row.value.n,
                 "asked": row.question.words if row.question else "",
                 "met": row.met,
                 "role": row.role,
@@ -241,9 +240,9 @@ def claims() -> Iterator[Claim]:
 
 def _with_others(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield an entry of a YAML file, and those that its key `again` derives from it."""
-    further = entry.pop("again", [])
-    yield entry
-    for changes in further:
-        adds = {key: entry[key] + changes.get(f"{key}_adds", "") for key in ("source", "statement")}
-        own = {key: value for key, value in changes.items() if not key.endswith("_adds")}
-        yield entry | {"primary": False} | adds | own
+    for changes in ({"primary": entry.get("primary", False)}, *entry.pop("again", [])):
+        derived = entry | {"primary": False} | changes
+        for key in ("source", "statement"):
+            if addition := derived.pop(f"{key}_adds", ""):
+                derived[key] += addition
+        yield derived

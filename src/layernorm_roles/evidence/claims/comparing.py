@@ -20,10 +20,11 @@ from layernorm_roles.evidence.claims.comparison import (
     Role,
     Tables,
     Untestable,
+    Value,
     ask,
     sentences,
 )
-from layernorm_roles.evidence.claims.quantities import BEFORE_TRAINING, Known, Measured, Quantity
+from layernorm_roles.evidence.claims.quantities import BEFORE_TRAINING, Measured, Quantity
 from layernorm_roles.variants import PAPER_PROJECTION
 
 MODULES = (projection, scaling, language_model, pretrained, documents)
@@ -148,8 +149,8 @@ class Request(BaseModel):
         """The names of all columns that the request reads: those that it compares, and those of `less`."""
         return (*self.names, *(self.less[1:] if self.less else ()))
 
-    def comparison(self, columns: Sequence[str], found: Known, **fields: Any) -> Comparison:
-        """Return the comparison of `columns`, of which `found` was measured, with further `fields` of Comparison."""
+    def comparison(self, columns: Sequence[str], value: Value, **fields: Any) -> Comparison:
+        """Return the comparison of `columns`, of which `value` was measured, with further `fields` of Comparison."""
         unit, number, question = self.quantity.unit, self.number, None
         than = " over " if unit == RATIO else " minus "
         words = than.join(columns) + (f", {self.of}" if self.elsewhere else "")
@@ -161,7 +162,7 @@ class Request(BaseModel):
                 number = number[int(columns[0].split()[-1]) - 1]  # that of the column's layer
             question = ask(self.asked, number, unit)
         fields = {"role": self.role} | fields
-        return Comparison(words, found.estimate, found.n, question, unit=unit, worst=found.worst, **fields)
+        return Comparison(words, value, question, unit=unit, **fields)
 
     def comparisons(self, measured: Measured, beginning: str = "") -> list[Comparison]:
         """Return the request's comparisons of what was `measured`, in the columns whose names have this `beginning`.
@@ -170,48 +171,46 @@ class Request(BaseModel):
         """
         names, rows = [beginning + name for name in self.names], []
         for i, columns in enumerate([names] if names[1:] else [[each] for each in measured.columns(*names)]):
-            found = measured.estimate(*columns, less=self.less)
+            value = measured.value(*columns, less=self.less)
             counts = {"role": "context"} if beginning else {"part": i if self.part == "each" else self.part}
-            statistic = ", ".join(filter(None, (self.quantity.words, found.counted)))
-            rows.append(self.comparison(columns, found, statistic=statistic, **counts))
+            statistic = ", ".join(filter(None, (self.quantity.words, value.counted)))
+            rows.append(self.comparison(columns, value, statistic=statistic, **counts))
         return rows
 
 
 def compare(requests: Sequence[Request], reported: Any, tables: Tables) -> Outcome:
     """Return the outcome of the comparisons that a claim asks for; `reported` is the source's number, or one a layer.
 
-    The columns of one experiment or model that must be there are measured together, an optional one along with them.
+    Columns of one experiment or model that must be there are measured together, and an optional one along with them.
     """
-    measured: dict[tuple[Any, ...], Measured] = {}
+    measure = cache(lambda quantity, of, columns: quantity.measure(tables, of, columns))
     required, rows, alike, passing = [], [], [], {}
     for each in requests:
         place = each.quantity, each.of
         together = [own for own in requests if (own.quantity, own.of) == place and not own.if_lacking]
         names = (name.removeprefix(BEFORE_TRAINING) for own in [*together, each] for name in own.columns)
-        columns = tuple(dict.fromkeys(names))
         try:
-            if (place, columns) not in measured:
-                measured[place, columns] = each.quantity.measure(tables, each.of, columns)
-            own = each.comparisons(measured[place, columns])
+            measured = measure(*place, tuple(dict.fromkeys(names)))
+            own = each.comparisons(measured)
         except Untestable:
             if each.if_lacking is None:
                 raise
             if each.if_lacking == "cannot tell":
-                rows.append(each.comparison(each.names, Known(NOTHING, None)))
+                rows.append(each.comparison(each.names, Value(NOTHING, None)))
             continue
         rows += own
         if not each.if_lacking:
-            required.append(measured[place, columns])
+            required.append(measured)
         if each.also:
             try:
-                others = each.comparisons(measured[place, columns], each.also)
+                others = each.comparisons(measured, each.also)
             except Untestable:
                 others = []
             alike += others
             met = bool(others) and all(row.met for row in own + others)
-            passing[PASSING[each.also]] = passing.get(PASSING[each.also], True) and met
+            passing.setdefault(PASSING[each.also], []).append(met)
     notes = [each.note for each in required]
-    if count := rows[0].statistic.removeprefix(requests[0].quantity.words).removeprefix(", "):
+    if count := rows[0].value.counted:
         notes.append(f"The number is {count}.")
     gates = [row.words for row in rows if row.role == "gate" and not row.met]
     if gates:
@@ -224,7 +223,7 @@ def compare(requests: Sequence[Request], reported: Any, tables: Tables) -> Outco
         (*rows, *(row for row in alike if (row.words, row.statistic) not in known)),
         sentences(*dict.fromkeys(notes)),
         reported,
-        next((name for name, met in passing.items() if met), None),
+        next((name for name, met in passing.items() if all(met)), None),
         sentences(*dict.fromkeys(each.specifics for each in required)),
         not_trained=bool(gates),
     )

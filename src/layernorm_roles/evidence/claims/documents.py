@@ -12,8 +12,8 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis import statements
 from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.comparison import Tables, require
-from layernorm_roles.evidence.claims.quantities import BEFORE_TRAINING, Known, Measured, Quantity
+from layernorm_roles.evidence.claims.comparison import Tables, Value, require
+from layernorm_roles.evidence.claims.quantities import BEFORE_TRAINING, Measured, Quantity
 
 # Geometry: nothing is random but the inputs, and the ends of the estimates are the range over the sizes of a vector
 
@@ -39,7 +39,7 @@ def geometry(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
         shape, projected = shape.pivot(index="n", columns="quantity", values="value"), norm == "layernorm"
         parts = shape.filter(["axes_deviation", "axes_cosine", *["centre_deviation"] * projected])
         by_n |= {deviation: parts.max(axis=1), rank: (shape["rank"] - shape.index + projected).abs()}
-    return Measured(known={name: Known.range_over(values) for name, values in by_n.items()})
+    return Measured(known={name: Value.range_over(values) for name, values in by_n.items()})
 
 
 def radius(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
@@ -56,7 +56,7 @@ def radius(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     n, length = (radii.index.get_level_values(name) for name in ("n", "input_norm"))
     away = radii[length / np.sqrt(n) >= rules.CLOSE]
     off = zip(RADII, (radii.outside - radii.inside, away.inside - 1, away.outside - 1), strict=True)
-    return Measured(known={name: Known.range_over(each.abs().groupby("n").max()) for name, each in off})
+    return Measured(known={name: Value.range_over(each.abs().groupby("n").max()) for name, each in off})
 
 
 def missed(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:

@@ -30,6 +30,7 @@ from layernorm_roles.evidence.claims.comparison import (
     Question,
     Tables,
     Untestable,
+    Value,
     ask,
     require,
     sentences,
@@ -107,21 +108,20 @@ def of_attention(column: str, tables: Tables, model: str, variants: Sequence[str
 def baselines(tables: Tables, model: str, variant: str) -> Iterator[Comparison]:
     """Yield by how many nats per token a trained variant is better than two baselines, each to be more than 0.
 
-    The baselines are the model without attention, and the frequencies of the training tokens, which a task of labels
-    lacks. The number of a baseline with fewer than two equal seeds is NaN.
+    The baselines are the model without attention, and the frequencies of the training tokens, left out if unknown.
     """
     gains = {NO_ATTENTION_VARIANT: models.worth_of_attention, UNIGRAM: models.gain_over_unigram}
     for baseline, gain in gains.items():
         seeds = gain(tables[LOSSES], model, variant)
         if len(seeds) or baseline == NO_ATTENTION_VARIANT:
-            words, better = f"{baseline} minus {variant}, {model}", Estimate.of_any(seeds)
-            yield Comparison(words, better, len(seeds), ask("positive"), "gate", NATS, _AT_END)
+            words, better = f"{baseline} minus {variant}, {model}", Value.mean_of(seeds)
+            yield Comparison(words, better, ask("positive"), "gate", NATS, _AT_END)
 
 
 def gated(
     outcome: Outcome, tables: Tables, model: str, keys_of: Sequence[str] = (), losses_of: Sequence[str] = ()
 ) -> Outcome:
-    """Return `outcome`, without a verdict unless trained models are clearly better than both baselines.
+    """Return `outcome`, without a verdict unless trained models are clearly better than both `baselines`.
 
     All variants `keys_of`, whose keys were looked at, must be, and one of `losses_of`, whose losses were compared.
     """
@@ -138,7 +138,7 @@ def gated(
 
 
 def scale_of_attention(tables: Tables, model: str) -> models.Attention:
-    """Return a model's loss without attention, and how far attention lowers it; Untestable if that is not above 0."""
+    """Return a model's loss without attention and how far attention lowers it; Untestable if it does not lower it."""
     scale = models.attention(tables[LOSSES], model)
     known = "is worth nothing" if pd.notna(scale.worth) else "is not known to be worth anything"
     words = f"In {model} attention {known}, so that no run can be said to have learnt it."
@@ -149,11 +149,10 @@ def scale_of_attention(tables: Tables, model: str) -> models.Attention:
 def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcome:
     """Test whether models with scaling train at larger learning rates, by the ratio of the largest rates of each seed.
 
-    A run trains if it ends the share `trains` of the way from one loss down to another. With `down_to` "no_attention"
-    these are the loss of the tokens' frequencies and the one without attention; with "layernorm" the one without
-    attention and LayerNorm's at its best rate. The largest rate of a seed is known up to the next one of the grid. The
-    interval goes from the lower end of Student's of the smallest ratios that the grid leaves open to the upper end of
-    that of the largest ones.
+    A run trains if it ends the share `trains` of the way from one loss down to another: with `down_to` "no_attention"
+    from the loss of the tokens' frequencies to the one without attention, with "layernorm" from there to LayerNorm's at
+    its best rate. A seed's largest rate is known up to the next one of the grid, which leaves open a smallest and a
+    largest ratio. The interval has the lower end of Student's of the smallest ratios, and the upper end of the largest's.
     """
     runs = models.ends(tables[LOSSES], model)
     runs = runs[runs.steps == runs.steps.max()]
@@ -175,17 +174,16 @@ def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcom
         known, above = np.log(both), np.log(above)
         ratio = (known.layernorm - known.projection).fillna(0.0)
         least, most = known.layernorm - above.projection, above.layernorm - known.projection
-    between = Estimate(ratio.mean(), Estimate.of(least).low, Estimate.of(most).high)
-    question = ask("positive", unit=RATIO)
-    rows = [Comparison("layernorm over projection", between, len(both), question, unit=RATIO)]
+    between = Value(Estimate(ratio.mean(), Estimate.of(least).low, Estimate.of(most).high), len(both))
+    rows = [Comparison("layernorm over projection", between, ask("positive", unit=RATIO), unit=RATIO)]
     words = "largest of the rates tried at which all seeds train"
     rate_of_all = runs.pivot_table(
         index="base_learning_rate", columns="variant", values="rate", aggfunc="min"
     ).max()
     for variant in legend_order(runs.variant):
-        rate = Estimate(rate_of_all[variant], np.nan, np.nan)
         seeds = runs.seed[runs.variant == variant].nunique()
-        rows.append(Comparison(variant, rate, seeds, role="context", statistic=words))
+        rate = Value(Estimate(rate_of_all[variant], np.nan, np.nan), seeds)
+        rows.append(Comparison(variant, rate, role="context", statistic=words))
     return Outcome(tuple(rows))
 
 
@@ -214,10 +212,10 @@ CAUSAL, GAUSSIAN = " causal", "Gaussian keys, "
 def of_place(
     tables: Tables, model: str, variant: str, site: str, texts: str
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield rows of key_selectability on a variant's keys at a site: "" with those after training, BEFORE_TRAINING too.
+    """Yield rows of table key_selectability on a variant's keys at a site, after training with "", and before it, if
+    there are any, with BEFORE_TRAINING. Untestable if there are none after training.
 
     The rivals of a key are all keys of its context, as in the paper; at a site that ends in CAUSAL, the keys before it.
-    Untestable if there are no rows after training.
     """
     keys = tables[KEYS]
     keys = keys[(keys.model == model) & (keys.texts == texts) & (keys.variant == variant)]
@@ -232,9 +230,9 @@ def of_place(
 def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str]) -> Measured:
     """Return, for each seed, the per cent of unselectable keys of variants at sites, after training and before.
 
-    A column is named "<variant> <site>" for the mean, with ", layer 1" and so on for a layer. As many Gaussian keys as
-    those of a variant and site are in the column "Gaussian keys, <variant> <site>". Sites are those of the table
-    key_selectability, with CAUSAL for rivals that come before.
+    `texts` is "long" or "sentences". A column is named "<variant> <site>" for the mean over layers, with ", layer 1"
+    and so on for a layer, and "Gaussian keys, <variant> <site>" for what is expected of equally many Gaussian keys.
+    Sites are those of the table key_selectability, with CAUSAL for rivals that come before the key.
     """
     frames, worst, cases, specifics = [], [], {}, ""
     for place in dict.fromkeys(name.removeprefix(GAUSSIAN).split(", ")[0] for name in columns):
@@ -276,7 +274,7 @@ IN_HEADS = "keys unselectable in the heads, mean over layers and heads"
 def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
     """Test whether trained heads have about as many unselectable keys as equally many Gaussian keys have.
 
-    Each width of heads below that of the model named `model` is compared by `of_width`.
+    The heads are those of models that are like `model` but for narrower heads; a key's share is compared at each width.
     """
     widths = narrower(tables[KEYS], model)
     require(len(widths) > 1, f"The run has fewer than two widths of heads below that of {model}.")
@@ -306,7 +304,7 @@ def beyond_gaussian(heads: Mapping[int, Measured], before: str = "") -> Comparis
     points = enough(pd.DataFrame(beyond).dropna().mean(axis=1), "every width of heads")
     words = "heads minus Gaussian keys, mean over widths" + ", before training" * bool(before)
     role = "control" if before else "effect"
-    return Comparison(words, Estimate.of(points), len(points), None, role, POINTS)
+    return Comparison(words, Value.mean_of(points), None, role, POINTS)
 
 
 def among_keys_before(tables: Tables, d: int, model: str) -> Comparison | None:
@@ -315,15 +313,15 @@ def among_keys_before(tables: Tables, d: int, model: str) -> Comparison | None:
         own = unselectable("long", tables, model, [HEAD + CAUSAL]).frame
     except Untestable:
         return None
-    gaussian, percent = own[GAUSSIAN + HEAD + CAUSAL].iloc[0], own[HEAD + CAUSAL]
+    gaussian = own[GAUSSIAN + HEAD + CAUSAL].iloc[0]
     words = f"d_head = {d}, among the keys before them; Gaussian keys {gaussian:.3g} %"
-    return Comparison(words, Estimate.of_any(percent), len(own), None, "context", PER_CENT, IN_HEADS)
+    return Comparison(words, Value.mean_of(own[HEAD + CAUSAL]), None, "context", PER_CENT, IN_HEADS)
 
 
 def of_width(d: int, heads: Measured, column: str, zero: float) -> Comparison:
-    """Compare the unselectable keys of heads with Gaussian keys': at least half as many, at most twice as many.
+    """Ask whether heads with `d` dimensions have at least half and at most twice as many unselectable keys as Gaussian
+    keys. Where Gaussian keys have `zero` per cent or less, heads may have none, and up to `zero` per cent.
 
-    Where Gaussian keys have at most `zero` per cent there is no least number, and `zero` is the most in any case.
     Undecided keys count as unselectable where it is asked whether there are too many.
     """
     gaussian = float(heads.frame[GAUSSIAN + HEAD].iloc[0])
@@ -333,18 +331,8 @@ def of_width(d: int, heads: Measured, column: str, zero: float) -> Comparison:
     def find(estimate: Estimate, _: float, worst: Estimate) -> rules.Finding:
         return rules.all_of(rules.at_most(estimate, most, worst), rules.above(estimate, least))
 
-    estimate, n, worst, _ = heads.estimate(column)
-    return Comparison(
-        f"d_head = {d}",
-        estimate,
-        n,
-        Question(words, find, open_counts=True),
-        "effect",
-        PER_CENT,
-        IN_HEADS,
-        d,
-        worst,
-    )
+    question = Question(words, find, open_counts=True)
+    return Comparison(f"d_head = {d}", heads.value(column), question, "effect", PER_CENT, IN_HEADS, d)
 
 
 TESTS = {"stability": stability, "head_widths": head_widths}
@@ -369,3 +357,4 @@ QUANTITIES = {
     "unselectable_tokens": Quantity(partial(unselectable, "sentences"), PER_CENT, _OF_SENTENCES, _COLUMNS),
     "sentences": Quantity(with_unselectable, PER_CENT),
 }
+"""Quantities of language models that claims can compare, by the names that YAML entries use."""

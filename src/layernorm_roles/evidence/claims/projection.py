@@ -28,12 +28,12 @@ from layernorm_roles.evidence.claims.comparison import (
     Outcome,
     Role,
     Tables,
+    Value,
     ask,
     require,
 )
 from layernorm_roles.evidence.claims.quantities import (
     BEFORE_TRAINING,
-    Known,
     Measured,
     Quantity,
     refuse_rate_at_grid_end,
@@ -144,9 +144,8 @@ RANDOM = "a random direction"
 
 def minus(values: pd.DataFrame, high: str, low: str, **fields: Any) -> Comparison:
     """Return the comparison `high` minus `low` of two columns, a row a seed; in degrees, unless `fields` say else."""
-    estimate, n, *_ = Measured(values).estimate(high, low)
     fields = {"words": f"{high} minus {low}", "unit": "°"} | fields
-    return Comparison(estimate=estimate, n_runs=n, **fields)
+    return Comparison(value=Measured(values).value(high, low), **fields)
 
 
 def step_of_paper(metrics: pd.DataFrame, quantity: str) -> int:
@@ -224,9 +223,9 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
         require(not lost, f"Every run of {' and of '.join(lost)} has diverged.", vectors.seed.nunique())
 
         def keys(name: str, kind: str, role: Role) -> Comparison:
-            values, n, *_ = Known.range_over(flatness[name], int(angle[name].count()))
+            value = Value.range_over(flatness[name], int(angle[name].count()))
             words = "smallest singular value of the keys over the largest"
-            return Comparison(name, values, n, ask(kind, flat), role, statistic=words)
+            return Comparison(name, value, ask(kind, flat), role, statistic=words)
 
         angle, far = angle.assign(**{RANDOM: random}), ask("half_of", random)
         return [

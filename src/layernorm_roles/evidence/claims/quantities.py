@@ -12,28 +12,11 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import NOTHING, Estimate, log_ratio, percent_over_seeds
-from layernorm_roles.evidence.claims.comparison import Untestable, require
+from layernorm_roles.evidence.claims.comparison import Untestable, Value, require
 from layernorm_roles.evidence.legends import LEGENDS, legend_order
 
 BEFORE_TRAINING, UNIGRAM = "untrained ", "unigram"
 """How column names begin for models before training; the column of a model that knows tokens' frequencies alone."""
-
-
-class Known(NamedTuple):
-    """An estimate that is not a mean over seeds, such as a share of matrices or the largest of exact values."""
-
-    estimate: Estimate
-    n: int | None
-    """The number of cases, such as random matrices or runs, behind the estimate; None if nothing was measured."""
-    worst: Estimate = NOTHING
-    """The estimate if all cases count that proofs leave open; NOTHING where none is left open."""
-    counted: str = ""
-    """The number of cases behind 0 or 100 per cent, as in "0 of 147,456"."""
-
-    @classmethod
-    def range_over(cls, values: pd.Series, n: int = 1) -> "Known":
-        """Return the largest value, with the range of the values in place of an interval, where nothing is random."""
-        return cls(Estimate(float(values.max()), float(values.min()), float(values.max())), n)
 
 
 @dataclass(frozen=True)
@@ -45,12 +28,10 @@ class Measured:
     """`frame` with all cases counted that proofs leave open, for those of its columns that have such cases."""
     cases: Mapping[str, int] = field(default_factory=dict)
     """Number of cases, such as keys, behind the per cents of a column, in all rows together, by the column's name."""
-    known: Mapping[str, Known] = field(default_factory=dict)
-    """Estimates by the name of a column, where they are not means over the rows of `frame`."""
+    known: Mapping[str, Value] = field(default_factory=dict)
+    """Values by the name of a column, where they are not means over the rows of `frame`."""
     last_steps: pd.DataFrame | None = None
     """Where the values are steps until something is reached (NaN if it is not), the last step of each run."""
-    what: str = ""
-    """The words before a column's name in the message that the reproduction lacks that column."""
     note: str = ""
     """A sentence on the runs that were measured, which is added to the reason of a claim's verdict."""
     specifics: str = ""
@@ -59,10 +40,10 @@ class Measured:
     def columns(self, name: str) -> list[str]:
         """Return the columns that `name`, with * for any text, stands for; raise Untestable if there are none."""
         columns = [column for column in (*self.frame, *self.known) if fnmatchcase(column, name)]
-        require(columns, f"The run has no {self.what}{name.removesuffix(' *')}.")
+        require(columns, f"The run has no {name.removesuffix(' *')}.")
         return columns
 
-    def estimate(self, *names: str, less: tuple[float, str, str] | None = None) -> Known:
+    def value(self, *names: str, less: tuple[float, str, str] | None = None) -> Value:
         """Return the mean over rows of a column or of two columns' difference, less a multiple of such a difference.
 
         Where values are steps it is the logarithm of the ratio of two columns. Untestable with fewer than two seeds.
@@ -79,7 +60,7 @@ class Measured:
         worst = self._mean(self.worst[names[0]], names[0]) if names[0] in self.worst else NOTHING
         none_or_all = cases is not None and len(names) == 1 and estimate.mean in (0, 100)
         counted = f"{cases if estimate.mean else 0:,} of {cases:,}" if none_or_all else ""
-        return Known(estimate, len(values), worst, counted)
+        return Value(estimate, len(values), worst, counted)
 
     def _difference(self, *names: str) -> pd.Series:
         first, *second = (self.frame[self.columns(name)[0]] for name in names)
@@ -88,7 +69,7 @@ class Measured:
     def _mean(self, values: pd.Series, name: str) -> Estimate:
         return percent_over_seeds(values, self.cases[name]) if name in self.cases else Estimate.of(values)
 
-    def _log_ratio_of_steps(self, high: str, low: str) -> Known:
+    def _log_ratio_of_steps(self, high: str, low: str) -> Value:
         """Untestable with fewer than two pairs of runs, or if so few of them get there that the ratio has no bound."""
         last = self.last_steps.reindex(columns=[high, low]).dropna()
         enough(last[high], high)
@@ -99,7 +80,7 @@ class Measured:
             lost = f"{ran[high] - there[high]} of {ran[high]} runs of {high} and {ran[low] - there[low]} of {ran[low]}"
             end = int(self.last_steps.max(axis=None))
             raise Untestable(f"{lost} of {low} do not get there in {end:,} steps.", runs=len(last))
-        return Known(ratio, len(last))
+        return Value(ratio, len(last))
 
 
 def enough(values: pd.Series, what: str) -> pd.Series:

@@ -10,8 +10,8 @@ import numpy as np
 
 from layernorm_roles.evidence.analysis.random_keys import share_of_matrices, z_scores
 from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.comparison import Tables, require
-from layernorm_roles.evidence.claims.quantities import Known, Measured, Quantity
+from layernorm_roles.evidence.claims.comparison import Tables, Value, require
+from layernorm_roles.evidence.claims.quantities import Measured, Quantity
 
 MOST, HIGH, PRACTICE = "most keys in fewest dimensions", "from HIGH_DIMENSION on", "layernorm in practice"
 NORMS = ("none", "layernorm", "projection", "scale")
@@ -43,11 +43,11 @@ def matrices(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
         PRACTICE: practice[(practice.d == practice.d.min()) & (practice.dtype == "float32")],
     }
     known = {
-        name: Known(share_of_matrices(of), int(of.matrices.sum()), share_of_matrices(of, undecided=True))
+        name: Value(share_of_matrices(of), int(of.matrices.sum()), share_of_matrices(of, undecided=True))
         for name, of in cells.items()
         if len(of)
     }
-    return Measured(known=known, what="random keys with the norm ")
+    return Measured(known=known)
 
 
 QUANTITIES = {
