@@ -38,7 +38,7 @@ PASSING = {BEFORE_TRAINING: UNTRAINED, "without norm ": "the same heads without 
 
 
 def one_of(known: Collection[Any], name: Any, what: str) -> Any:
-    """Return `name`; raise ValueError, which says what (`what`) is unknown, if `name` is not among the `known` ones."""
+    """Return `name`; raise ValueError if it is not `known`, which says so of a `what`, such as "table"."""
     if name not in known:
         raise ValueError(f"unknown {what} {name!r}; expected one of {', '.join(map(str, known))}")
     return name
@@ -49,7 +49,7 @@ def one_of(known: Collection[Any], name: Any, what: str) -> Any:
 
 @cache
 def reported_numbers() -> dict[str, Any]:
-    """Return the effects that the paper reports, by the names that claims give them; of its tables, a list by layer."""
+    """Return the effects that the paper reports, by their names in YAML entries; of its tables, a list by layer."""
     small, models = reported()["majority"], reported()["language_model"]
     with_projection, without = (small[v]["test_accuracy"][rules.ACCURACY_STEP] for v in PAPER_PROJECTION)
     gaps = {
@@ -117,11 +117,11 @@ class Request(BaseModel):
     of: str | None
     """The experiment of the majority task, or the model, whose runs are compared; None for whole tables."""
     elsewhere: bool = False
-    """Whether the comparison is of another experiment or model than the claim that asks for it."""
+    """Whether `of` is another experiment or model than that of the claim."""
     if_lacking: Literal["leave out", "cannot tell"] | None = None
     """What becomes of the comparison if a column or experiment is missing; None: the claim cannot be tested then."""
     also: Annotated[str, AfterValidator(partial(one_of, PASSING, what="value of also"))] | None = None
-    """A beginning of column names, see PASSING: table claims says so if those columns meet what is asked as well."""
+    """A beginning of column names, see PASSING: readers are told if the columns with it meet what is asked as well."""
 
     @model_validator(mode="before")
     @classmethod

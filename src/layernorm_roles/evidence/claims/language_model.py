@@ -152,7 +152,7 @@ def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcom
     A run trains if it ends the share `trains` of the way from one loss down to another: with `down_to` "no_attention"
     from the loss of the tokens' frequencies to the one without attention, with "layernorm" from there to LayerNorm's at
     its best rate. A seed's largest rate is known up to the next one of the grid, which leaves open a smallest and a
-    largest ratio. The interval has the lower end of Student's of the smallest ratios, and the upper end of the largest's.
+    largest ratio: the interval has the lower end of Student's of the smallest and the upper end of that of the largest.
     """
     runs = models.ends(tables[LOSSES], model)
     runs = runs[runs.steps == runs.steps.max()]

@@ -1,10 +1,9 @@
 """Whether the rule of a claim was fixed before the reproduction whose data it judges.
 
-The rule of a claim is its words and numbers: statement, statistic, control, rule and unit, the comparisons that are
-asked for, the thresholds that these name, what the source reports, and the settings of the runs that the claim reads,
-with the first seed. When a reproduction begins, `write_rules` writes a hash of each rule beside the commit of the code;
-a claim whose rule has another hash when it is judged was changed after that. Code does not count: a test that holds the
-kept numbers shows whether an edit of code changed them.
+The rule of a claim is its words (WORDS), the comparisons that it asks for, the thresholds that these name, what the
+source reports, and the settings of the runs that the claim reads, with the first seed. When a reproduction begins,
+`write_rules` writes a hash of each rule beside the commit of the code; a claim whose rule has another hash when it is
+judged was changed after that. Code does not count: a test holds the numbers of the kept reproduction.
 """
 
 import hashlib
@@ -20,7 +19,6 @@ from layernorm_roles.evidence.claims.claim import Claim
 NOT_OF_THE_RUNS = {"seeds_per_job", "in_one_job", "runs_per_job", "checkpoint_every"}
 """Keys of the settings that the hash of a claim's rule leaves out: how runs are shared out to processes and saved."""
 
-
 WORDS = ("statement", "setting", "statistic", "control", "rule", "unit", "role")
 """Fields of a claim whose texts its preregistered rule fixes."""
 
@@ -28,8 +26,8 @@ WORDS = ("statement", "setting", "statistic", "control", "rule", "unit", "role")
 def rule_hashes(claims: Iterable[Claim], settings: Mapping[str, Any]) -> dict[str, str]:
     """Return the hash of every claim's rule, of 16 hexadecimal digits, by the claim's name.
 
-    `settings` are those of the reproduction, with the keys of config.yaml. A rule has the first seed and the settings
-    behind each table that its claim reads; where the claim names experiments or models, of them alone.
+    `settings` are those of a reproduction, with the keys of config.yaml. The settings behind each table that a claim
+    reads count, where it names experiments or models of them alone, and the first seed.
     """
     hashes = {}
     for claim in claims:
@@ -58,10 +56,7 @@ def _of_the_runs(section: Any) -> Any:
 
 
 def write_rules(path: str | Path, claims: Iterable[Claim], settings: Mapping[str, Any], commit: str) -> None:
-    """Write `commit` and the hashes of the claims' rules as JSON to `path`, unless results lie beside it already.
-
-    Where there are results, the file, or its absence, says what was fixed before them, and stays as it is.
-    """
+    """Write `commit` and the hashes of the claims' rules as JSON to `path`, unless results lie beside it already."""
     if not plan.begun(Path(path).parent):
         rules = {"commit": commit, "rules": rule_hashes(claims, settings)}
         files.write_text(path, json.dumps(rules, indent=1, sort_keys=True) + "\n")

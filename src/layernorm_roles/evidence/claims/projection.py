@@ -5,8 +5,7 @@ defines it, sqrt(d) x / |x|. The first makes the attention input d times smaller
 LayerNorm that the second does not show is not the projection's. `layernorm_small` is LayerNorm made d times smaller.
 `projected_qk` projects for queries and keys only, `projected_v` for values only, both with the scaling everywhere.
 
-All variants of an experiment share the data, and runs of equal seeds also their initialisation and batches, so
-differences and ratios are over pairs of runs of one seed.
+Runs of equal seeds share their data, initialisation and batches, so differences and ratios are of pairs of runs.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,40 +48,33 @@ POINTS = " points"
 
 
 def of_experiment(
-    table: pd.DataFrame,
-    experiment: str,
-    *variants: str,
-    single: Sequence[str] = ("d_model",),
-    rate: float | None = None,
+    table: pd.DataFrame, experiment: str, *variants: str, varies: str = "", rate: float | None = None
 ) -> pd.DataFrame:
-    """Return the rows of an experiment, at one learning rate if `rate` is given.
+    """Return the rows of an experiment of the majority task, at one learning rate if `rate` is given.
 
-    Untestable if the experiment, one of `variants` or the rate is missing, or if a column of `single` varies.
+    Untestable if the experiment, one of `variants` or the rate is missing, or if there are several widths (d_model) or
+    learning rates (base_learning_rate), except in the column that `varies`.
     """
     part = table[table.experiment == experiment]
     require(len(part), f"The run has no experiment {experiment}.")
     missing = [variant for variant in variants if variant not in set(part.variant)]
     require(not missing, f"The run has no {' and no '.join(missing)} in the experiment {experiment}.")
-    for column in single:
-        several = {"d_model": "widths", "base_learning_rate": "learning rates"}[column]
-        words = f"The experiment {experiment} has several {several}; the claim is about one."
-        require(part[column].nunique() == 1, words)
     if rate is not None:
         part = part[part.base_learning_rate == rate]
         require(len(part), f"The experiment {experiment} has no learning rate {rate:g}.")
+    for column, several in {"d_model": "widths", "base_learning_rate": "learning rates"}.items():
+        words = f"The experiment {experiment} has several {several}; the claim is about one."
+        require(column == varies or part[column].nunique() < 2, words)
     return part
-
-
-of_setting = partial(of_experiment, single=("d_model", "base_learning_rate"))
 
 
 def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
     """Return the runs of `variants`, each at the learning rate that is best for the other half of its variant's seeds.
 
     A rate is best by test loss, accuracy or speed, as `by` says. Runs of layernorm_small are included where there are
-    any. Untestable if a rate of `variants` is an end of the grid, since a better one may lie beyond.
+    any. Untestable if a rate of `variants` is the smallest or largest that was tried.
     """
-    part = of_experiment(table, experiment, *variants)
+    part = of_experiment(table, experiment, *variants, varies="base_learning_rate")
     part = part[part.variant.isin([*variants, "layernorm_small"])]
     best = majority.best_rates(part, by, rules.TEST_LOSS)
     for variant in variants:
@@ -94,7 +86,7 @@ def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *varian
     return part.merge(best[["variant", "seed", "base_learning_rate"]])
 
 
-# Quantities of the runs that `select` chooses, such as `of_setting`: a row a seed, a column a variant
+# Quantities of the runs that `select` chooses, such as `of_experiment`: a row a seed, a column a variant
 
 
 def by_variant(metrics: pd.DataFrame, column: str, step: int) -> pd.DataFrame:
@@ -110,7 +102,7 @@ def final_accuracy(metrics: pd.DataFrame) -> pd.DataFrame:
 def steps(
     select: Callable, column: str, level: float, tables: Tables, of: str, variants: Sequence[str], **how: bool
 ) -> Measured:
-    """Return the steps until a column of majority_metrics reaches `level` in experiment `of`, as in `arrivals`."""
+    """Return the steps until a column of majority_metrics reaches a level, as `analysis.majority.arrivals` counts."""
     runs = select(tables[METRICS], of, *variants)
     return steps_of(majority.arrivals(runs, majority.RUN, column, level, **how), variants)
 
@@ -124,7 +116,7 @@ def at_step(
     variants: Sequence[str],
     step: int | None = None,
 ) -> Measured:
-    """Return a column of majority_metrics, put through `change`, at a step, else the last one, and before training."""
+    """Return a column of majority_metrics, put through `change`, before training and at a step, by default the last."""
     metrics = select(tables[METRICS], of, *variants)
     step = int(metrics.step.max()) if step is None else step
     then, first = (change(by_variant(metrics, column, each)) for each in (step, 0))
@@ -133,7 +125,7 @@ def at_step(
 
 
 def accuracy_at_the_end(select: Callable, tables: Tables, of: str, variants: Sequence[str]) -> Measured:
-    """Return the final test accuracy in per cent, 0 for a run that diverged."""
+    """Return the final test accuracy in per cent, 0 for a run that diverged: a row a seed, a column a variant."""
     return Measured(final_accuracy(select(tables[METRICS], of, *variants)))
 
 
@@ -164,8 +156,8 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
     Projected keys have no part along the ones vector, so a score does not see that part of a query. Turning is a growth
     of that part in training, and not a loss of the part that scores see; both are measured beside the angle.
     """
-    metrics = of_setting(tables[METRICS], experiment, *PAPER_PROJECTION, "scale")
-    parts = majority.query_parts(of_setting(tables[VECTORS], experiment, "layernorm"))
+    metrics = of_experiment(tables[METRICS], experiment, *PAPER_PROJECTION, "scale")
+    parts = majority.query_parts(of_experiment(tables[VECTORS], experiment, "layernorm"))
     both = {"initial", "final"} <= set(parts.checkpoint)
     require(both, "The run has no queries from before and after training.")
     step = step_of_paper(metrics, "query_angle_mean")
@@ -210,7 +202,7 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
     Keys lie on a plane if their smallest singular value is at most `flat` of the largest. With a bias the plane of
     LayerNorm's outputs need not contain the origin, so `layernorm_affine` is tested on centred keys.
     """
-    vectors = of_setting(tables[VECTORS], experiment, variant, "scale")
+    vectors = of_experiment(tables[VECTORS], experiment, variant, "scale")
     vectors = vectors[vectors.variant.isin([variant, "scale"])]
     centred, random = variant == "layernorm_affine", majority.random_angle(int(vectors.d_model.iloc[0]))
 
@@ -248,9 +240,12 @@ TESTS = {"parallel": parallel, "on_a_plane": on_a_plane}
 
 
 def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
-    """Return, by seed, scaling's final accuracy minus LayerNorm's and projected_qk's, in points, by width."""
+    """Return, by seed, how many points of final accuracy layernorm and projected_qk cost: scale's minus theirs.
+
+    Columns are the narrowest width, the widest, their difference, and the mean over widths.
+    """
     compared = ("layernorm", "scale", "projected_qk")
-    metrics = of_experiment(tables[METRICS], experiment, *compared, single=["base_learning_rate"])
+    metrics = of_experiment(tables[METRICS], experiment, *compared, varies="d_model")
     accuracies = {int(d): final_accuracy(part) for d, part in metrics.groupby("d_model")}
     require(len(accuracies) > 1, f"The experiment {experiment} has a single width.")
     lacking = [d for d, accuracy in accuracies.items() if not {*compared} <= set(accuracy)]
@@ -268,13 +263,13 @@ def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Me
 
 
 def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
-    """Return, by seed, the effects of size and of projection on the logarithm of the steps to TEST_LOSS.
+    """Return, by seed, the logarithms of two ratios of steps to TEST_LOSS, and their interaction.
 
-    Size is the steps with a d times smaller attention input over those without, projection the steps without projection
-    over those with it. Beside the two stands their interaction. Untestable if a run does not get to TEST_LOSS.
+    The ratios are of an attention input d times smaller over one that is not (size), and of without projection over
+    with it (projection). Untestable if a run of a seed that has all four does not get there.
     """
     cells = [*chain(*majority.SIZE_AND_PROJECTION)]
-    measured = steps(of_setting, *_TO_LOSS, tables, experiment, cells)
+    measured = steps(of_experiment, *_TO_LOSS, tables, experiment, cells)
     values, ran = np.log(measured.frame[cells]), measured.last_steps[cells].dropna().index
     words = f"{measured.note} The effects of size and projection on the steps need all runs."
     require(values.loc[ran].notna().all(axis=None), words, runs=len(ran))
@@ -289,12 +284,12 @@ _COST = "accuracy of scaling only at the last step minus that of a variant"
 _CELLS = f"{_STEPS}, small over LayerNorm's size, without over with projection"
 _fastest, _most_accurate, _lowest = (partial(of_best_rates, by) for by in ("speed", "accuracy", "loss"))
 _of_rate = partial(of_experiment, rate=rules.ACCURATE_RATE)
-_to_equal = partial(steps, of_setting, "attention_share", rules.EQUAL, for_good=True)
+_to_equal = partial(steps, of_experiment, "attention_share", rules.EQUAL, for_good=True)
 _percent = partial(np.multiply, 100)
-_of_paper = partial(at_step, of_setting, "test_accuracy", _percent, step=rules.ACCURACY_STEP)
-_share = partial(at_step, of_setting, "attention_share", np.positive)
+_of_paper = partial(at_step, of_experiment, "test_accuracy", _percent, step=rules.ACCURACY_STEP)
+_share = partial(at_step, of_experiment, "attention_share", np.positive)
 QUANTITIES = {
-    "steps": Quantity(partial(steps, of_setting, *_TO_LOSS), RATIO, _STEPS, thresholds=("TEST_LOSS",)),
+    "steps": Quantity(partial(steps, of_experiment, *_TO_LOSS), RATIO, _STEPS, thresholds=("TEST_LOSS",)),
     "steps_at_best_rates": Quantity(
         partial(steps, _fastest, *_TO_LOSS), RATIO, _STEPS + _BEST, thresholds=("TEST_LOSS",)
     ),
@@ -307,11 +302,11 @@ QUANTITIES = {
     "accuracy_at_best_rates": Quantity(
         partial(at_step, _most_accurate, "test_accuracy", _percent), POINTS, _ACCURACY + _BEST
     ),
-    "accuracy_at_the_end": Quantity(partial(accuracy_at_the_end, of_setting), POINTS, _ACCURACY),
+    "accuracy_at_the_end": Quantity(partial(accuracy_at_the_end, of_experiment), POINTS, _ACCURACY),
     "accuracy_at_one_rate": Quantity(
         partial(accuracy_at_the_end, _of_rate), POINTS, _AT_ONE, thresholds=("ACCURATE_RATE",)
     ),
-    "score_deviation": Quantity(partial(at_step, of_setting, "score_std", np.log), RATIO, _DEVIATION),
+    "score_deviation": Quantity(partial(at_step, of_experiment, "score_std", np.log), RATIO, _DEVIATION),
     "score_deviation_at_best_rates": Quantity(
         partial(at_step, _lowest, "score_std", np.log), RATIO, _DEVIATION + _BEST
     ),

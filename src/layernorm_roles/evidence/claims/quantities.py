@@ -25,13 +25,13 @@ class Measured:
 
     frame: pd.DataFrame = field(default_factory=pd.DataFrame)
     worst: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """`frame` with all cases counted that proofs leave open, for those of its columns that have such cases."""
+    """Columns of `frame`, in per cent, as they are if all cases count that proofs leave open."""
     cases: Mapping[str, int] = field(default_factory=dict)
-    """Number of cases, such as keys, behind the per cents of a column, in all rows together, by the column's name."""
+    """By the name of a column of per cents, the number of cases, such as keys, behind all of its rows together."""
     known: Mapping[str, Value] = field(default_factory=dict)
     """Values by the name of a column, where they are not means over the rows of `frame`."""
     last_steps: pd.DataFrame | None = None
-    """Where the values are steps until something is reached (NaN if it is not), the last step of each run."""
+    """Where the values of `frame` are steps to a goal (NaN if a run does not get there), the last step of each run."""
     note: str = ""
     """A sentence on the runs that were measured, which is added to the reason of a claim's verdict."""
     specifics: str = ""
@@ -44,9 +44,9 @@ class Measured:
         return columns
 
     def value(self, *names: str, less: tuple[float, str, str] | None = None) -> Value:
-        """Return the mean over rows of a column or of two columns' difference, less a multiple of such a difference.
+        """Return the mean over rows of a column or of two columns' difference, or of the logarithm of a ratio of steps.
 
-        Where values are steps it is the logarithm of the ratio of two columns. Untestable with fewer than two seeds.
+        With `less`, (k, a, b), k times column a minus column b is taken from it. Untestable with fewer than two rows.
         """
         if names[0] in self.known:
             return self.known[names[0]]
@@ -70,7 +70,7 @@ class Measured:
         return percent_over_seeds(values, self.cases[name]) if name in self.cases else Estimate.of(values)
 
     def _log_ratio_of_steps(self, high: str, low: str) -> Value:
-        """Untestable with fewer than two pairs of runs, or if so few of them get there that the ratio has no bound."""
+        """Return the mean of log(high / low); Untestable if too few runs get to the goal for a bound of it."""
         last = self.last_steps.reindex(columns=[high, low]).dropna()
         enough(last[high], high)
         steps = self.frame.loc[last.index].clip(lower=1)
@@ -84,7 +84,7 @@ class Measured:
 
 
 def enough(values: pd.Series, what: str) -> pd.Series:
-    """Return `values`, of which there is one a seed; raise Untestable, naming `what`, if there are fewer than two."""
+    """Return `values`, one a seed; raise Untestable, which names `what` they are of, if there are fewer than two."""
     count = f"only {len(values)} seed" if len(values) else "no run"
     require(len(values) > 1, f"The run has {count} of {what}: no interval over seeds.")
     return values
@@ -104,7 +104,7 @@ def refuse_rate_at_grid_end(at_end: pd.Series, rates: pd.Series, what: str) -> N
 def steps_of(runs: pd.DataFrame, variants: Sequence[str]) -> Measured:
     """Return the steps to a goal by seed and variant, with a note on the runs of `variants` that do not reach it.
 
-    `runs` has a row a run, with the columns variant, seed, steps (NaN if the goal is not reached) and last_step.
+    `runs` has a row for each run, with the columns variant, seed, steps (NaN if it does not get there) and last_step.
     """
     compared = runs[runs.variant.isin(variants)]
     number, lost = (part.variant.value_counts() for part in (compared, compared[compared.steps.isna()]))
@@ -128,10 +128,9 @@ class Quantity(NamedTuple):
     words: str = ""
     """What the values are, for the column `statistic` of comparisons; empty where the claim's statistic says it."""
     columns: tuple[str, ...] = ("VARIANT",)
-    """Names of the columns that claims can compare, with * for any text and VARIANT for any variant of the norm. Each
-    may also have the beginning BEFORE_TRAINING."""
+    """Names of the columns that claims can compare, also after BEFORE_TRAINING; * is any text, VARIANT any norm."""
     thresholds: tuple[str, ...] = ()
-    """Names of the thresholds in `rules` that the measurement uses; they belong to the rule of a claim."""
+    """Names of the thresholds in `rules` that the measurement uses, which belong to a claim's preregistered rule."""
 
     def knows(self, name: str) -> bool:
         """Return whether `name` may be that of a column of the quantity, in the entry of a claim."""

@@ -1,7 +1,7 @@
 """The paper's claims about scaling that need no training: unselectable keys among random ones.
 
 A key is unselectable if a certificate shows that no query gives it the highest score, and undecided if the data's
-precision cannot tell. The unit of the intervals is the matrix.
+precision cannot tell. Intervals are over matrices of keys.
 """
 
 from collections.abc import Sequence
