@@ -86,14 +86,15 @@ def on_common_scale(claims: pd.DataFrame) -> pd.DataFrame:
     Columns effect, low and high are of the claim's number, isolated, isolated_low and isolated_high of its control. Of
     ratios it is the logarithms that are divided. NaN where the source gives no number, or one that means no effect.
     """
-    own = {"effect": "measured", "low": "ci_low", "high": "ci_high"}
-    columns = own | {f"isolated{end}": f"control{end or '_measured'}" for end in ("", "_low", "_high")}
+    names = ("effect", "low", "high", "isolated", "isolated_low", "isolated_high")
+    columns = ("measured", "ci_low", "ci_high", "control_measured", "control_low", "control_high")
     ratios = claims.claim.isin([claim.name for claim in CLAIMS if claim.unit == RATIO])
-    numbers = claims[[*columns.values(), "reported"]].astype(float)
+    numbers = claims[[*columns, "reported"]].astype(float)
     with np.errstate(divide="ignore", invalid="ignore"):
         numbers = numbers.where(~ratios, np.log(numbers))
     reported = numbers.reported.where(numbers.reported != 0)
-    return claims.assign(**{name: numbers[column] / reported for name, column in columns.items()})
+    scaled = {name: numbers[column] / reported for name, column in zip(names, columns, strict=True)}
+    return claims.assign(**scaled)
 
 
 __all__ = [

@@ -38,13 +38,10 @@ PASSING = {BEFORE_TRAINING: UNTRAINED, "without norm ": "the same heads without 
 
 
 def one_of(known: Collection[Any], name: Any, what: str) -> Any:
-    """Return `name`; raise ValueError if it is not `known`, which says so of a `what`, such as "table"."""
+    """Return `name`; raise ValueError, which says `what` is named, such as "table", if it is not `known`."""
     if name not in known:
         raise ValueError(f"unknown {what} {name!r}; expected one of {', '.join(map(str, known))}")
     return name
-
-
-# Numbers
 
 
 @cache
@@ -81,8 +78,6 @@ def number(given: Any) -> Any:
     ]
     return values[0] if isinstance(values[0], list) else float(np.prod(values))
 
-
-# What an entry asks for
 
 Number = Annotated[Any, BeforeValidator(number)]
 """Pydantic type of a number in the entry of a claim: plain, the name of a known number, or a product of both."""

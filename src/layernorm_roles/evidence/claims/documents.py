@@ -28,7 +28,9 @@ RADII = (
 
 
 def geometry(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return how far LayerNorm is from torch's, and its and RMSNorm's outputs from the ellipsoid or sphere claimed."""
+    """Return how far LayerNorm is from torch's, and its outputs from the ellipsoid, and RMSNorm's from the sphere, that
+    the essay claims: the largest deviation over the inputs, with its range over the sizes n of a vector.
+    """
     table = tables["geometry"]
     same = table[(table.quantity == "difference_from_torch") & (table.eps_placement == "inside")]
     require(len(same), "The run compares no LayerNorm with torch's.")
@@ -43,9 +45,8 @@ def geometry(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
 
 
 def radius(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return differences of the radius of LayerNorm's outputs from sqrt(n), over sqrt(n), by the place of eps.
-
-    Away from the origin means inputs whose root mean square is at least CLOSE; eps is inside the root or outside it.
+    """Return how far the radius of LayerNorm's outputs is from sqrt(n), over sqrt(n), with eps inside the root and
+    outside, for inputs whose root mean square is at least CLOSE, and how far the two radii are apart for any input.
     """
     rows = tables["geometry"].query("quantity == 'radius_mean'")
     rows = rows[rows.eps == rows.eps.max()]
@@ -62,7 +63,7 @@ def radius(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
 def missed(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     """Return, by seed, the per cent of held-out variance that the best linear map of all heads' outputs misses.
 
-    A column is what stands between W_O and W_1: in the widest random blocks, in those of each width, in trained ones.
+    A column is what stands between W_O and W_1, in the widest random blocks, in those of one width or in trained ones.
     """
     means = {}
     for name, rows in tables["fusion"].groupby("arrangement"):
@@ -80,7 +81,9 @@ PLACES = {"pre": "pre-norm", "post": "post-norm", "none": "no LayerNorm"}
 
 
 def final_loss_gap(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return post-norm's final loss minus pre-norm's (nats), in deepest and shallowest networks; 0 if both diverge."""
+    """Return post-norm's final loss minus pre-norm's, in nats, in deepest and shallowest networks: a row a seed, a
+    column a learning rate or their mean. The difference is 0 if both diverge.
+    """
     losses = statements.final_losses(tables["placement"])
     missing = sorted({"pre", "post"} - set(losses.placement))
     require(not missing, f"The run has no {' and no '.join(missing)}-norm.")

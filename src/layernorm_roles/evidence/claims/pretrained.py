@@ -39,7 +39,7 @@ def with_mean(percents: pd.DataFrame, beginning: str = "") -> pd.DataFrame:
 
 
 def cases(number: int, columns: pd.DataFrame) -> dict[str, int]:
-    """Return how many pairs of a key and a head each column of `with_mean` covers, of `number` in all layers."""
+    """Return how many pairs of a key and a head are behind each column of `with_mean`, of `number` in all layers."""
     layers = len(columns.columns) - 1
     return {name: number if name.endswith(MEAN) else number // layers for name in columns}
 
@@ -67,11 +67,11 @@ def unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured
 
 
 def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, by document, the per cent of pairs of key and head in which no query behind the norm gives the key half.
+    """Return, by document, the per cent of pairs of key and head in which no query behind the norm gives the key half
+    of its attention, by layer and in the mean over layers.
 
-    Half means half of the query's attention; columns are the layers and their mean. Beside them: what keys made without
-    the norm have more, the per cent for a tenth of the attention in the last layer, and of the pairs that could get
-    half those that do not get it from any query of their text.
+    Beside it stand by how much it is larger for keys made without the norm, the per cent for a tenth of the attention
+    in the last layer, and, of the pairs that could get half, those that get it from no query of their text.
     """
     pairs = numbers.by_layer(of_model(tables["attention_ceilings"], model))
 
@@ -102,8 +102,8 @@ def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
 
 
 def along_ones(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, by document, the logarithm of a ratio: the share of norms' inputs along the ones vector, over that along
-    a random direction, for the pretrained model and one with random weights.
+    """Return, by document, log(share of the norms' inputs along the ones vector / share along a random direction), for
+    the pretrained model and for one with random weights.
     """
     ratios = numbers.ones_ratios(of_model(tables["ones_share"], model))
     names = np.where(ratios.checkpoint == "random", BEFORE_TRAINING, "") + "hidden vectors"

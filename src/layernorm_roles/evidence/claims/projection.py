@@ -143,11 +143,11 @@ def minus(values: pd.DataFrame, high: str, low: str, **fields: Any) -> Compariso
 def step_of_paper(metrics: pd.DataFrame, quantity: str) -> int:
     """Return the last step for which the paper gives `quantity` with and without projection and the runs have rows."""
     paper = [reported()["majority"][variant][quantity] for variant in PAPER_PROJECTION]
-    steps = [step for step in sorted(set(paper[0]) & set(paper[1])) if (metrics.step == step).any()]
+    there = [step for step in sorted(set(paper[0]) & set(paper[1])) if (metrics.step == step).any()]
     given = ", ".join(f"{step:,}" for step in paper[0])
     end = f"The runs end at step {metrics.step.max():,}"
-    require(steps, f"{end} and have no row at the steps that the paper's figure gives: {given}.")
-    return steps[-1]
+    require(there, f"{end} and have no row at the steps that the paper's figure gives: {given}.")
+    return there[-1]
 
 
 def parallel(tables: Tables, experiment: str) -> Outcome:
