@@ -168,7 +168,8 @@ def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcom
     largest = runs.pivot_table(index="seed", columns="variant", values="rate", aggfunc="max")
     missing = [variant for variant in PAPER_SCALING if variant not in largest]
     require(not missing, f"The run has no {model} with {' and no '.join(missing)}.")
-    both = enough(largest[[*PAPER_SCALING]].dropna(), f"{model} with both variants")
+    both = largest[[*PAPER_SCALING]].dropna()
+    enough(both.layernorm, f"{model} with both variants")
     above = both.apply(lambda column: rates[np.searchsorted(rates, column) + 1])
     with np.errstate(divide="ignore", invalid="ignore"):
         known, above = np.log(both), np.log(above)
