@@ -55,7 +55,7 @@ class Question(NamedTuple):
     words: str
     """The question in words, such as "at least {}", with {} in place of the number that is asked."""
     find: Callable[..., Finding]
-    """Function of the estimate and the number that is asked, and of the worst case where it counts (`open_counts`)."""
+    """Function of the estimate and the asked number and, if `open_counts`, of the worst case that proofs leave open."""
     difference: bool = False
     """Whether only a difference from 0 can meet the question, so that it has a p-value of no difference."""
     share: float = 1.0
@@ -63,7 +63,7 @@ class Question(NamedTuple):
     open_counts: bool = False
     """Whether cases that proofs leave open count, such as keys that may be selectable or not."""
     number: float = np.nan
-    """The number that is asked; for a ratio its logarithm."""
+    """The asked number; for a ratio its logarithm."""
 
 
 def _worse(estimate: Estimate, least: float) -> Finding:

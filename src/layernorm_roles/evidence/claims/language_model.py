@@ -213,10 +213,10 @@ CAUSAL, GAUSSIAN = " causal", "Gaussian keys, "
 def of_place(
     tables: Tables, model: str, variant: str, site: str, texts: str
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield rows of table key_selectability on a variant's keys at a site, after training with "", and before it, if
-    there are any, with BEFORE_TRAINING. Untestable if there are none after training.
+    """Yield pairs of how column names begin and rows of table key_selectability on a variant's keys at a site.
 
-    The rivals of a key are all keys of its context, as in the paper; at a site that ends in CAUSAL, the keys before it.
+    Names begin with "" after training, and with BEFORE_TRAINING before it. Untestable without rows after training. The
+    rivals of a key are all keys of its context, as in the paper; at a site that ends in CAUSAL, the keys before it.
     """
     keys = tables[KEYS]
     keys = keys[(keys.model == model) & (keys.texts == texts) & (keys.variant == variant)]
@@ -275,7 +275,7 @@ IN_HEADS = "keys unselectable in the heads, mean over layers and heads"
 def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
     """Test whether trained heads have about as many unselectable keys as equally many Gaussian keys have.
 
-    The heads are those of models that are like `model` but for narrower heads; a key's share is compared at each width.
+    The heads are those of models that are like `model` but for narrower heads; each width is compared by `of_width`.
     """
     widths = narrower(tables[KEYS], model)
     require(len(widths) > 1, f"The run has fewer than two widths of heads below that of {model}.")

@@ -119,14 +119,14 @@ after a look at runs with other seeds.)"""
 
 QUARTER = 0.25
 """Two things count as equal if they differ by no more than this share of the effect that their difference would have to
-explain: half of the share from which on an effect counts as as large as another one."""
+explain. It is half of the share from which on an effect counts as being as large as the reported one."""
 
 ONSET = attention_by_step.ONSET
 """Nats per token. A model attends if making all scores 0, so that queries attend equally to all keys, adds more than
 this to its loss: less than half of the gap that Figure 4 shows."""
 
 BYTES_A_TOKEN = 4.1
-"""Bytes of a token of the text's byte-level BPE, on average, by which a loss per token is that of as many bytes."""
+"""Bytes of a token of the text's byte-level BPE, on average: a loss per token over this is one per byte."""
 
 MOVED = 0.01
 """Total variation. A projection is idle if leaving it out, or adding it, moves at most this share of a query's
@@ -258,7 +258,7 @@ def all_of(*findings: Finding) -> Finding:
 
 
 def verdict(own: Finding, isolated: Finding = Finding.SEEN, *rest: Finding) -> Verdict:
-    """Return the verdict on a claim of the paper by the table of this module's docstring.
+    """Return the verdict on a claim of the paper, by the first table of verdicts in this module's docstring.
 
     `own` is the finding on the claim's number, `isolated` that on its cause, `rest` those on what else the claim says.
     """
@@ -274,7 +274,7 @@ def verdict(own: Finding, isolated: Finding = Finding.SEEN, *rest: Finding) -> V
 
 
 def statement_verdict(parts: Sequence[Finding], cause: Finding = Finding.SEEN) -> Verdict:
-    """Return the verdict on a statement of another document or a question of ours, by the findings on its parts."""
+    """Return the verdict on a statement of another document or a question of ours, from its parts and its cause."""
     found = set(parts)
     if found <= NOT_THERE:
         return Verdict.DOES_NOT_HOLD
