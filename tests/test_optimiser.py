@@ -1,9 +1,9 @@
-"""AdamW against torch's class, and the schedule of the learning rate."""
+"""AdamW against torch's class."""
 
 import pytest
 import torch
 
-from layernorm_roles.optimiser import AdamW, linear_decay
+from layernorm_roles.optimiser import AdamW
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -27,9 +27,3 @@ def test_steps_and_state_are_those_of_torchs_adamw(decay, dtype):
     for known, found in ((states[number], found) for number, found in enumerate(optimiser.state)):
         assert {name: value.dtype for name, value in found.items()} == {n: v.dtype for n, v in known.items()}
         assert all(torch.equal(found[name], value) for name, value in known.items())
-
-
-def test_the_learning_rate_rises_in_the_warmup_falls_linearly_to_zero_and_stays_there():
-    found = [linear_decay(0.4, step, 8, 4) for step in range(10)]
-    assert found == pytest.approx([0.1, 0.2 * 7 / 8, 0.3 * 6 / 8, 0.4 * 5 / 8, 0.2, 0.15, 0.1, 0.05, 0, 0])
-    assert [linear_decay(0.4, step, 8) for step in (0, 1)] == pytest.approx([0.4, 0.35])

@@ -35,12 +35,14 @@ def test_a_job_comes_after_those_whose_results_it_reads_and_knows_their_plans(sm
     assert {*smoke} - read <= ends | {"text/words", "text/bytes"}, "nothing is computed that nobody reads"
 
 
-def test_statements_have_as_many_seeds_as_are_asked(smoke):
+def test_statements_have_as_many_seeds_as_are_asked_and_data_the_seed_of_their_name(smoke):
     asked = SMOKE["statements"]
     jobs = {"placement/pre": asked["placement"], "placement/post": asked["placement"]}
     for job, settings in {**jobs, "score_scale": asked["score_scale"]}.items():
         for key in {"seeds", "untrained_seeds"} & {*settings}:
             assert smoke[job][key] == [*range(1000, 1000 + settings[key])]
+    data = {job: each["seed"] for job, each in smoke.items() if each["stage"] == "majority_data"}
+    assert data and all(job.endswith(f"/seed_{seed}") for job, seed in data.items())
 
 
 EVIDENCE = {"claims", "draw", "page", "durations", "settings"}
@@ -156,14 +158,17 @@ def test_each_stage_has_its_device(monkeypatch):
     assert yaml.safe_load((PRESETS / "paper.yaml").read_text(encoding="utf-8"))["device"] == "auto"
 
 
-def test_results_without_verdicts_are_nothing_to_compare_with(tmp_path, monkeypatch):
+def test_results_without_verdicts_and_ones_own_are_nothing_to_compare_with(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for file in ("done/settings.json", "done/parquet/claims.parquet", "begun/settings.json"):
-        (tmp_path / "results" / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "results" / file).touch()
-    assert exhibits.to_compare("done", "mine") == "results/done"
-    with pytest.raises(ValueError, match=r"against = 'begun': expected another finished .*: done$"):
-        exhibits.to_compare("begun", "mine")
+    files = [f"{name}/settings.json" for name in ("begun", "done", "mine")]
+    for file in (*files, "done/parquet/claims.parquet", "mine/parquet/claims.parquet"):
+        make(tmp_path / "results" / file)
+    assert (
+        exhibits.to_compare("done", "mine") == exhibits.to_compare("results/done", "mine") == "results/done"
+    )
+    for name in ("nowhere", "begun", "mine", "results/mine"):
+        with pytest.raises(ValueError, match=f"against = '{name}': expected another finished .*: done$"):
+            exhibits.to_compare(name, "mine")
 
 
 NONE = dict.fromkeys(BUILT_IN)

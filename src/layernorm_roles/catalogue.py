@@ -1,7 +1,6 @@
-"""Lists the kinds of work that a reproduction consists of (its stages), the code behind each, and the Parquet tables.
+"""Lists the kinds of work (stages) by which the results of a configuration are made, and the Parquet tables.
 
-A reproduction is all that one configuration makes, in results/<name>/. From this catalogue follows which jobs it has
-and which of them an edit of code makes Snakemake do again. The columns of the tables are in schemas.csv.
+After an edit of code that is listed for a kind of work, Snakemake does that work again.
 """
 
 from collections.abc import Mapping
@@ -90,7 +89,7 @@ STAGES = {
     "durations": Stage(_SHOWN),
     "settings": Stage(("files.py",)),
 }
-"""The stages by name, in the order in which results go through them: from texts and data to figures and pages."""
+"""The stages (kinds of work) by name, in the order in which results go through them, from texts and data to pages."""
 
 _EXEMPT = {
     "says which code counts": "catalogue.py rooms.py",
@@ -102,8 +101,8 @@ _EXEMPT = {
     "settings/json_schema.py settings/loading.py settings/reproduction.py settings/yaml_files.py",
 }
 EXEMPT = {file: reason for reason, files in _EXEMPT.items() for file in files.split()}
-"""Files and folders of this package after whose edit no work is done again, because no number of the results passes
-through them; each with what it does."""
+"""Files and folders of this package, each with what it does, through which no number of the results passes: after an
+edit of them no work is done again."""
 
 
 EVIDENCE = ("claims", "draw", "page", "durations", "settings")
@@ -122,19 +121,15 @@ _TABLES = {
     "pretrained": "pretrained_keys attention_ceilings token_ceilings ones_share projection_shift",
 }
 TABLES = {table: stage for stage, tables in _TABLES.items() for table in tables.split()}
-"""By name of a Parquet table, the stage (a key of STAGES) whose jobs write it. The tables claims and comparisons,
-which are computed from the others when the paper's claims are judged, are not here."""
+"""By name of a Parquet table of measured results, the kind of work, a key of STAGES, that writes it."""
 
 
 def code(stage: str) -> str:
-    """A hash, 16 hexadecimal digits, of the code and the package versions behind the stage called `stage` in STAGES."""
+    """A hash, 16 hexadecimal digits, of the code and package versions behind `stage`, a kind of work in STAGES."""
     return rooms.digest(STAGES[stage].rooms, STAGES[stage].packages)
 
 
 def settings_behind(table: str, settings: Mapping[str, Any]) -> Any:
-    """The settings that the Parquet table called `table` depends on: one section of `settings`; None if it is missing.
-
-    `settings` are all settings in config.yaml, as plain dictionaries.
-    """
+    """The section of `settings`, config.yaml as dictionaries, that the Parquet table `table` depends on, or None."""
     section = "language_model" if TABLES[table] == "measure" else TABLES[table]
     return settings.get(section) or settings.get("statements", {}).get(section) or None

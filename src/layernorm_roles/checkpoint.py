@@ -1,7 +1,4 @@
-"""Saves weights and checkpoints of training as safetensors files.
-
-A training run that is killed and goes on from its checkpoint ends with the bytes of one that nothing interrupts.
-"""
+"""Weights and checkpoints as safetensors files: a resumed training ends with the bytes of one never interrupted."""
 
 import json
 from collections.abc import Mapping
@@ -19,14 +16,13 @@ from layernorm_roles.optimiser import AdamW
 
 
 def save(tensors: Mapping[str, Tensor], path: str | Path, facts: Mapping[str, Any]) -> None:
-    """Write `tensors` to a safetensors file, with `facts`, anything that JSON can hold, as its metadata.
+    """Write `tensors` to a safetensors file, and `facts`, a mapping that JSON can hold, as metadata.
 
-    Equal tensors and facts give equal bytes: the metadata has a single entry, since safetensors writes several in
-    no fixed order.
+    Equal arguments give equal bytes. Raises OSError if the file cannot be written, for example on a full disk.
     """
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with files.atomic_write(path) as partial:
-        try:
+        try:  # with a single entry of metadata, since safetensors writes several in no fixed order
             save_file(tensors, partial, {"layernorm_roles": json.dumps(facts)})
         except SafetensorError as error:  # a full disk, which is no fault of the program
             raise OSError(f"{path}: {error}") from error
@@ -37,8 +33,8 @@ def load(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and the facts that `save` wrote to `path`.
 
-    If `identity` is given, the dictionary under "identity" in the facts must have all of its entries. Raises ValueError
-    if it has not, if the file is missing or damaged, or if `save` has not written it.
+    Raises ValueError if the file is missing or damaged, if `save` has not written it, or if `identity` is given and the
+    entry "identity" of the facts lacks or contradicts part of it.
     """
     files.verify(path)
     try:
@@ -55,9 +51,8 @@ def load(
 class Checkpoint:
     """The state of a training run in a file, from which the run goes on if it is killed; deleted when it is finished.
 
-    `identity`, anything that JSON can hold, must name all that the run depends on: settings, data, seed, code. The
-    version of torch is added to it. A file with another identity, or a damaged one, is never used: a warning says so,
-    and the run starts at step 0.
+    `identity`, a mapping that JSON can hold, names all that the run depends on, such as settings, data, seed and code.
+    A damaged file, or one with another identity or version of torch, is not used, and a warning says so.
     """
 
     def __init__(self, path: str | Path, identity: Mapping[str, Any]):
@@ -66,10 +61,7 @@ class Checkpoint:
         self.identity = json.loads(json.dumps({**identity, "torch": torch.__version__}))
 
     def save(self, model: nn.Module, optimiser: AdamW, progress: Mapping[str, Any]) -> None:
-        """Write what a training step changes: weights, optimiser state, torch's random generators, and `progress`.
-
-        `progress` is anything that JSON can hold, such as the number of steps taken.
-        """
+        """Write weights, optimiser state, torch's random states and `progress`, a JSON mapping such as steps taken."""
         tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
         for number, state in enumerate(optimiser.state):
             tensors |= {f"optimiser.{number}.{name}": tensor for name, tensor in state.items()}
@@ -79,10 +71,7 @@ class Checkpoint:
         save(tensors, self.path, {"identity": self.identity, "progress": progress})
 
     def load(self, model: nn.Module, optimiser: AdamW) -> dict[str, Any] | None:
-        """Put the saved state into `model`, `optimiser` and torch's random generators; return the saved `progress`.
-
-        Returns None and changes nothing where there is no checkpoint that can be used.
-        """
+        """Restore model, optimiser and torch's random states; return `progress`, None without a usable checkpoint."""
         if not self.path.exists():
             return None
         try:

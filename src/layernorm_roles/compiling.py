@@ -1,12 +1,9 @@
-"""Compiles functions for the CPU by numba, once for each version of their sources and processor, with a notice.
+"""Compiles functions for the CPU by numba and caches them on disk for one version of all sources and one processor.
 
-numba keeps what it has compiled in a folder that only its owner can enter, below $NUMBA_CACHE_DIR or
-~/.cache/layernorm-roles. numba looks whether the file of a function has changed, but not at the files of the functions
-and constants that it uses. So the folder's name is a hash of the sources of all functions so compiled, the kernels, and
-of all else that compiled code depends on.
-
-Every kernel takes `njit` and `cached_njit` from here, because on some processors LLVM has to be told, before numba
-compiles anything, to use the widest vectors.
+The cache is a folder in layernorm-roles/ below $NUMBA_CACHE_DIR, $XDG_CACHE_HOME or ~/.cache. numba would not see that
+a function or constant used by a compiled function has changed, so the folder's name is a hash of the sources of all
+compiled functions (kernels) and of all else that they depend on. Kernels take `njit` and `cached_njit` from here, since
+LLVM has to be told, before anything is compiled, to use the widest vectors.
 """
 
 import hashlib
@@ -31,12 +28,8 @@ from numba.core import event
 __all__ = ["IN_ONE", "cached_njit", "compilation_notice", "kernel_sources", "njit", "processor"]
 
 IN_ONE = {"error_model": "numpy", "forceinline": True}
-"""Options of numba's njit that compile a function into each function that calls it, so that results do not vary.
-
-Equal results need it: of a function that is not inlined, a process that compiles runs another copy, with other
-roundings, than a process that loads its caller from numba's cache. numba passes the fastmath of a caller on to
-functions without their own, so that also those would round differently.
-"""
+"""Options of numba's njit that inline a function into its callers. Otherwise the process that compiles would run
+another copy of it, with other roundings, than a process that loads the caller from numba's cache."""
 
 KERNELS = (
     "compiling.py",
@@ -51,11 +44,10 @@ KERNELS = (
 
 
 def _widest_vectors() -> int:
-    """Let LLVM use the widest vectors that this processor computes with at full speed; returns their bits.
+    """Let LLVM use the widest vectors that this processor computes with at full speed, and return their width in bits.
 
-    LLVM keeps to 256 of 512 bits on all of Intel's processors, because the first of them with AVX-512 lowered their
-    clock for it. Those from Ice Lake on, known by AVX-512 VBMI2, hardly do: on Emerald Rapids the majority kernel
-    takes 0.7 of the time (2.79 instead of 4.04 ms). A user's own NUMBA_CPU_FEATURES are left as they are.
+    LLVM itself keeps to 256 of 512 bits on Intel's processors. From Ice Lake on (AVX-512 VBMI2) 512 are faster: the
+    majority kernel takes 2.79 instead of 4.04 ms on Emerald Rapids. NUMBA_CPU_FEATURES, where set, stays as it is.
     """
     features = llvmlite.binding.get_host_cpu_features()
     wide = features.get("avx512vbmi2", False) and bool(numba.config.ENABLE_AVX)
@@ -68,7 +60,7 @@ _BITS = _widest_vectors()
 
 
 def processor() -> str:
-    """The processor on which compiled functions run, as LLVM names it, and the width of their vectors, as a text."""
+    """The processor as LLVM names it and the width of its vectors, such as "znver3 with 256-bit vectors", for notes."""
     return f"{llvmlite.binding.get_host_cpu_name()} with {_BITS}-bit vectors"
 
 
@@ -80,7 +72,7 @@ def kernel_sources() -> list[Path]:
 
 @lru_cache
 def _cache_folder() -> Path | None:
-    """The folder for what is compiled from these sources by this numba on this processor; None without a safe one."""
+    """The cache folder of compiled functions, made if missing; None if that fails or other users may write into it."""
     parts = (
         *(path.read_bytes() for path in kernel_sources()),
         numba.__version__.encode(),
@@ -106,9 +98,8 @@ def _cache_folder() -> Path | None:
 def cached_njit(**options) -> Callable:
     """A decorator like `numba.njit`; the function is loaded from disk if an earlier process has compiled it.
 
-    If the cache fails (a damaged file makes pickle raise almost anything, a full disk an OSError), all of it is
-    deleted, and the function compiled for this process alone. Only for functions that Python calls, and that raise
-    nothing when they have begun to compute.
+    Only for functions that Python calls and that raise no exception: it would be taken for a fault of the cache, which
+    is then deleted, and the function compiled and called again.
     """
 
     def decorate(function):
@@ -154,15 +145,11 @@ class _Notice(event.Listener):
             _announced.add(self.what)
 
     def on_end(self, event):
-        """Print nothing when numba is done."""
+        """Do nothing when numba has compiled; `event.Listener` wants this method."""
 
 
 @contextmanager
 def compilation_notice(what: str, seconds: int) -> Iterator[None]:
-    """Within the block, print one line to standard error when numba compiles because nothing is cached.
-
-    The line says that `what` is compiled and about how many `seconds` that takes. A process prints it once for each
-    value of `what`.
-    """
+    """In the `with` block, print once that `what` is compiled, in about `seconds`, if numba does not find it cached."""
     with event.install_listener("numba:compile", _Notice(what, seconds)):
         yield

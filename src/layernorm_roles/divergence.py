@@ -1,7 +1,6 @@
 """Training runs whose loss stops being finite: they end at that step, with infinite losses in their tables.
 
-A learning rate that is too high for one variant of the norm must not stop the training of others, and to leave the run
-out would make that variant look better than it is. So the run counts, as worse than every run that did not diverge.
+Such a run counts, as the worst; to leave it out would make its variant of the norm look better than it is.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 WORST = {"train_loss": np.inf, "test_loss": np.inf, "valid_loss": np.inf, "test_accuracy": 0.0}
-"""What the metrics of a diverged training run have in the columns that say how good its model is."""
+"""The values of a diverged training run in the columns of metrics that say how good its model is."""
 
 
 def rows_after_divergence(
@@ -22,9 +21,8 @@ def rows_after_divergence(
 ) -> list[dict[str, Any]]:
     """The rows of a training run's metrics at the evaluation steps `later`, if its loss is not finite at `step`.
 
-    `at(step)` gives the columns that depend on the step, and WORST losses and accuracy; the other columns are those of
-    `last`, the row of the evaluation before. A line that begins with `title` is printed. Raises ValueError if `last` is
-    None or empty: then the loss was never finite, and the model cannot be trained at all.
+    Each is `last`, the row of the evaluation before, but with the losses and accuracy of WORST and the columns that
+    `at(step)` returns. A line that begins with `title` is printed. Raises ValueError if `last` is None or empty.
     """
     if not last:
         raise ValueError(

@@ -10,7 +10,7 @@ from numba.extending import intrinsic, overload
 from layernorm_roles.compiling import IN_ONE
 
 STRICT = ("contract", "nsz")
-"""Flags of LLVM's operations: products and sums may be fused, and the sign of 0 be lost, but nothing is reordered."""
+"""Flags of LLVM's floating-point operations: they may be fused and lose the sign of 0, but are not reordered."""
 
 _LAYOUT = {
     # numba's type: numpy's type, integer of that size, bits of the mantissa, bias of the exponent, log of the
@@ -24,25 +24,21 @@ _LAYOUT = {
 
 
 SHORT = (0.008297646, 0.041915417, 0.16667575, 0.49998894, 0.9999997, 1.0000001)
-"""Coefficients, highest power first, of the polynomial of degree 5 whose largest relative error from exp on |r| <=
-ln(2)/2 is least: 8e-8, little more than a rounding of float32."""
+"""Coefficients, highest power first, of the polynomial of degree 5 with the least relative error from exp on |r| <=
+ln(2)/2: 8e-8, little more than a rounding of float32."""
 
 
 @intrinsic
 def exp(typing, x):
-    """exp(x) for x <= 0, to 1 unit in the last place; 0 below the smallest normal number; NaN stays NaN.
-
-    Only to be called in functions that numba compiles, as exp(x) of a float32 or float64.
-    """
+    """exp(x) for x <= 0, to 1 ulp, in functions that numba compiles; 0 below the smallest normal number; NaN of NaN."""
     return x(x), lambda context, builder, signature, values: write_exp(builder, *values)
 
 
 def write_exp(builder: ir.IRBuilder, x: ir.Value, quick: bool = False) -> ir.Value:
     """Emit LLVM's instructions for exp(x) and return exp(x); x <= 0 is a number, or a vector, of float32 or float64.
 
-    exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln(2) / 2: Taylor's series for exp(r), 2^n by its bits. Where
-    `quick`, for float32 alone, the series is `SHORT`, which leaves errors of 3 units in the last place, and below -87
-    stands exp(-87) = 2e-38: a training step of the paper's GPT takes a tenth less time.
+    exp(x) = 2^n exp(r) with n = round(x / ln 2), |r| <= ln(2) / 2 and Taylor's series for exp(r). With `quick`, for
+    float32 alone, the polynomial is `SHORT`: errors of 3 ulp, and exp(-87) = 2e-38 for all x below -87.
     """
     single = getattr(x.type, "element", x.type) == ir.FloatType()
     layout = _LAYOUT[types.float32 if single else types.float64]
@@ -75,15 +71,12 @@ def write_exp(builder: ir.IRBuilder, x: ir.Value, quick: bool = False) -> ir.Val
 
 
 def log(x):
-    """log(x) for x >= 1, to 3 units in the last place; NaN stays NaN.
-
-    Only for functions that numba compiles, where it puts `_log_of_type` in the place of this one.
-    """
+    """log(x) for x >= 1, to 3 units in the last place, NaN of NaN; to be called only in functions numba compiles."""
 
 
 @overload(log, jit_options={"fastmath": {*STRICT}, **IN_ONE})
 def _log_of_type(x):
-    """The implementation of `log` for numba's type `x`."""
+    """What numba compiles where a function calls `log(x)`, for numba's type `x` of the argument."""
     float_, int_, mantissa, _, _, high, low, _, degree = _LAYOUT[x]
     mantissa, ln2, one, infinity = int_(mantissa), float_(high + low), float_(1), float_(np.inf)
     root_half = float_(math.sqrt(0.5)).view(int_)

@@ -1,7 +1,4 @@
-"""The claims, figures, readable tables and pages of a reproduction, and the plans of the jobs that make them.
-
-A reproduction is all that one configuration makes, in results/<name>/; results/published/ is under version control.
-"""
+"""The claims, figures, tables for readers and pages of a configuration, and what the jobs that make them depend on."""
 
 import csv
 import json
@@ -27,16 +24,13 @@ class Exhibits:
 
     folder: str
     plain: Mapping[str, Any]
-    """All settings of the reproduction, as plain dictionaries."""
+    """All settings of the configuration, as plain dictionaries."""
     tables: tuple[str, ...]
-    """The names of the reproduction's Parquet tables of measured results, without those in JUDGED."""
+    """The names of the Parquet tables of measured results that are there, without those in JUDGED."""
 
     @classmethod
     def kept(cls, folder: str | Path) -> "Exhibits":
-        """The claims, figures and tables that the finished results in `folder` allow; none without settings.json.
-
-        Raises ValueError if that file has no checksum or does not match it.
-        """
+        """`Exhibits` of finished results in `folder`, empty without settings.json; ValueError if that is damaged."""
         file = Path(folder) / "settings.json"
         plain = json.loads(files.read_bytes(file)) if file.is_file() else {}
         there = tuple(
@@ -46,7 +40,7 @@ class Exhibits:
 
     @property
     def name(self) -> str:
-        """The name of the reproduction: <name> in its folder, results/<name>/."""
+        """The name of the configuration: <name> in the folder of its results, results/<name>/."""
         return Path(self.folder).name
 
     @cached_property
@@ -57,10 +51,9 @@ class Exhibits:
 
     @cached_property
     def verdicts(self) -> dict[str, dict[str, str]]:
-        """By name of a claim, its verdict and the measured number with its interval, from tables/claims.csv.
+        """By name of a claim, its verdict and the measured number with its interval; empty without tables/claims.csv.
 
-        The inner keys are verdict, measured, ci_low and ci_high, all values texts. Empty if there is no such file.
-        Raises ValueError if the file has no stored checksum or does not match it.
+        The inner keys are verdict, measured, ci_low and ci_high, with texts. Raises ValueError if the file is damaged.
         """
         file = Path(self.folder, "tables/claims.csv")
         lines = files.read_bytes(file).decode().splitlines(keepends=True) if file.is_file() else []
@@ -68,10 +61,7 @@ class Exhibits:
         return {row["claim"]: {name: row[name] for name in names} for row in csv.DictReader(lines)}
 
     def ending(self) -> list[str]:
-        """Two lines to print when a workflow ends: how many claims have each verdict, and the path of the report.
-
-        The list is empty if there is no report.html.
-        """
+        """Two lines to end a workflow with: numbers of claims by verdict, and the report's path; none without it."""
         report = Path(self.folder, "report.html")
         if not report.is_file():
             return []
@@ -118,12 +108,11 @@ def plans(
     kept: Mapping[str, Mapping[str, str]],
     jobs: Mapping[str, Iterable[str]] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """The plans of the jobs that judge the claims of a reproduction, draw its figures and write its pages, by job name.
+    """The plans, by job name, of the jobs that judge claims, draw figures and write pages: all that each depends on.
 
-    A plan is a dictionary of all that the result of a job depends on. `options` are the command-line options with which
-    `snakemake` commands on the report's page make this reproduction. `kept` are the `verdicts` of results/published/,
-    which are shown beside claims that this reproduction leaves open. `jobs` has, by name of a job that draws, the names
-    of the groups of figures and tables that it makes; by default there is a job for each group.
+    `sources` has the Parquet tables that they read. `options` are those of the `snakemake` commands on the report's
+    page. `kept` are the `verdicts` of results/published/, shown beside claims that are open here. `jobs` has, by name
+    of a job that draws, its groups of figures and tables; by default there is a job for each group.
     """
     settings = dict(of.plain)
     made = {"claims": plan.plan("claims", "claims", dict(sources.values()), settings=settings)}
@@ -148,10 +137,9 @@ def plans(
 
 
 def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
-    """The plans of the jobs that judge claims, draw figures and write pages in results/published/, by job name.
+    """The plans, by job name, of the jobs that judge and show results/published/: all that each depends on.
 
-    A plan is a dictionary of all that the result of a job depends on. One job draws all figures. The Parquet tables of
-    measured results, which no job makes anew, stand in the plans with their checksums.
+    One job draws all figures. Parquet tables of measured results, which no job makes anew, have their checksums there.
     """
     paths = zip(kept.tables, kept.results, strict=True)
     sources = {table: (f"parquet/{table}", files.recorded(path) or "") for table, path in paths}
@@ -159,9 +147,9 @@ def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
 
 
 def to_compare(name: Any, own: str) -> str:
-    """The folder of the results with which results/<own>/ is to be compared: results/<name>/, or the path `name`.
+    """The folder to compare results/<own>/ with: `name`, if it is a path with a slash, else results/<name>/.
 
-    Raises ValueError if there are no results, or none with verdicts, or if they are those in results/<own>/.
+    Raises ValueError if no results with verdicts are there, or if they are those in results/<own>/.
     """
     name = str(name)
     finished = sorted(path.parents[1].name for path in Path("results").glob("*/parquet/claims.parquet"))
@@ -178,8 +166,8 @@ def to_compare(name: Any, own: str) -> str:
 def command_options(name: str, presets: str | Path) -> str:
     """The options with which a `snakemake` command makes results/<name>/, for texts that show such a command.
 
-    The text is empty for "default" and "published". For the `name` in a preset, a YAML file in the folder `presets`, it
-    is --configfile with that file; for any other, FILE stands for the user's own configuration file.
+    Empty for "default" and "published"; else --configfile with the YAML file of the folder `presets` that has the
+    `name`, or, if none has, with FILE for the user's own configuration.
     """
     if name in ("default", KEPT):
         return ""

@@ -1,7 +1,6 @@
 """Writes files that appear whole or not at all, and stores a checksum of each, by which damage shows.
 
-Every output of the project is written through `atomic_write` and read through `verify` or `read_bytes`. The SHA-256
-of `folder/name` is stored in `folder/.sha256/name`, in the format of `sha256sum`:
+The SHA-256 of `folder/name` is stored in `folder/.sha256/name`, in the format of `sha256sum`:
 
     cd results/default/parquet && sha256sum --check .sha256/*
 """
@@ -19,7 +18,7 @@ CHECKSUMS = ".sha256"
 
 
 class Unusable(ValueError):
-    """A file of the results is missing, damaged or not what its reader expects; the message begins with its path."""
+    """A file of results is missing, damaged or not what its reader expects; the message begins with its path."""
 
     @classmethod
     def because(cls, path: str | Path, reason: str) -> "Unusable":
@@ -29,14 +28,10 @@ class Unusable(ValueError):
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path; a file written there is renamed to `path` when the block ends without an error.
-
-    Its checksum is stored. A reader sees the complete new file or what was there before. The temporary name carries the
-    process id, so that a process left over from a killed workflow and the one that replaces it never share a file.
-    """
+    """Yield a temporary path; if the block ends without error, store its file's checksum and rename it to `path`."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The suffix stays last, because matplotlib and others choose the format by it.
+    # The process id keeps apart what a killed workflow left running; by the suffix matplotlib chooses the format.
     partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
     try:
         yield partial
@@ -47,7 +42,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
 
 
 def remove_partials(outputs: Iterable[str | Path]) -> None:
-    """Delete half-written files that killed processes left, of `outputs` or of checkpoints in the same folders."""
+    """Delete half-written files that killed processes left, of `outputs` or of checkpoints in their folders."""
     for path in map(Path, outputs):
         for stem in (glob.escape(path.stem), "checkpoint*"):
             for partial in path.parent.glob(f".{stem}.*.partial*"):
@@ -81,8 +76,7 @@ def verify(path: str | Path) -> None:
 def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
     """A sentence for each file under `folder` that is damaged or has no stored checksum, with what to do about it.
 
-    Left out are files that are being written, and direct subfolders of `folder` whose names are in `beside`, such as
-    logs, which are written by programs that store no checksums.
+    Hidden files and direct subfolders named in `beside`, such as logs, whose files have no checksums, are left out.
     """
     found = []
     for path in visible(folder, beside):
@@ -116,10 +110,7 @@ def sha256_of(*paths: str | Path) -> str:
 
 
 def recorded(path: str | Path) -> str | None:
-    """The stored checksum of the file at `path`: its SHA-256 when it was written, in hexadecimal; None without one.
-
-    "of another file" stands for a stored checksum that names a file other than `path`.
-    """
+    """The stored SHA-256 of a file, in hexadecimal; None without one, "of another file" if it names another file."""
     try:
         digest, _, name = checksum_file(path).read_text(encoding="ascii", errors="replace").partition("  ")
     except OSError:

@@ -1,7 +1,4 @@
-"""The exact expected number of keys inside the convex hull of the others among n standard Gaussian keys.
-
-Simulations are compared with it. No query gives such a key the strictly highest score.
-"""
+"""The exact expected number, among n standard Gaussian keys, of keys that no query gives the highest score."""
 
 from functools import cache
 from math import exp, log, pi, sqrt
@@ -12,32 +9,27 @@ from scipy.special import betainc, erfcx, log_ndtr, wofz
 # The trapezoid rule converges faster than any power for analytic integrands that die out at both ends.
 _STEP = 1 / 32
 _BEYOND = 12.0
-"""Integrands are followed this far beyond their peaks, which are no wider than that of exp(-x^2/2)."""
+"""Integrals end this far beyond the peaks of their integrands, which are no wider than that of exp(-x^2/2)."""
 _NEGLIGIBLE = 1e-18
-"""Terms that are smaller than this share of the sum so far are left out."""
+"""The sum ends at the first term that is smaller than this share of the sum so far."""
 
 
 def expected_unselectable(n: int, d: int, causal: bool = False) -> float:
     """The expected number, among n standard Gaussian keys in R^d, of keys in the convex hull of the others.
 
-    A Gaussian point set is a random projection of a regular simplex with n vertices to R^d, and the chance that a
-    vertex falls inside is a sum over the simplex' faces (Affentranger and Schneider 1992; Baryshnikov and Vitale
-    1994; angles as in Kabluchko and Zaporozhets 2020):
+    A Gaussian point set is a random projection of a regular simplex with n vertices to R^d. The chance that a vertex
+    falls inside, 0 for n <= d+1, is a sum over the simplex' faces (Affentranger and Schneider 1992; Baryshnikov and
+    Vitale 1994; angles as in Kabluchko and Zaporozhets 2020):
 
         E = n * 2 * sum over m = d+1, d+3, ... <= n-1 of C(n-1, m) * g_m(-1/(m+1)) * g_{n-1-m}(1/(m+1))
 
-    with g_k(r) = E[Phi(sqrt(r) X)^k]: the first is the angle of an m-simplex at a vertex, the second the outer
-    angle at one of its faces, and a face of dimension m > d with the vertex in it covers the vertex. Zero for
-    n <= d+1, where the keys span a simplex.
+    with g_k(r) = E[Phi(sqrt(r) X)^k]: the first is the angle of an m-simplex at a vertex, the second the outer angle at
+    one of its faces. With `causal` the rivals of a key are only the keys before it: the chances that the last of i keys
+    is inside are added up for i = 1 ... n, in closed form, because C(i-1, m) Phi^(i-1-m) sum to the distribution
+    function of a negative binomial variable.
 
-    With `causal` the rivals of a key are only the keys before it, so that the sum over keys is one over the numbers
-    i = 1 ... n of keys in a prefix, of the chance that the last one is inside. The sum over i has a closed form,
-    because that of C(i-1, m) Phi^(i-1-m) is the distribution function of a negative binomial variable.
-
-    All terms are positive and taken by their logarithms, so that nothing cancels: the relative error is below 1e-9
-    for n up to 10^9 and any d, also where the number itself is as small as 1e-100.
-
-    Raises ValueError if n or d is below 1.
+    Only positive terms are added, so that the relative error is below 1e-9 for n up to 10^9 and any d, also where the
+    number is as small as 1e-100. Raises ValueError if n or d is below 1.
 
     >>> round(expected_unselectable(20, 5), 4)
     1.4766
@@ -55,7 +47,7 @@ def expected_unselectable(n: int, d: int, causal: bool = False) -> float:
 
 @cache
 def _covering(n: int, m: int, causal: bool) -> float:
-    """Half of what the faces of dimension m contribute to the expected number of keys in the hull of the others."""
+    """Half of what a simplex' faces of dimension m contribute to the expected number of keys in the others' hull."""
     outer = _log_outer_prefixes(n, m) if causal else _log_outer(n, m)
     return exp(_log_inner(m) + outer)
 
@@ -64,9 +56,8 @@ def _covering(n: int, m: int, causal: bool) -> float:
 def _log_inner(m: int) -> float:
     """log g_m(-1/(m+1)), the angle of a regular m-simplex at a vertex relative to a whole turn, for m >= 1.
 
-    With v = x / sqrt(m+1) and Phi(iv) = exp(v^2/2) w(v / sqrt 2) / 2, where w is the Faddeeva function, the integrand
-    is exp(-v^2/2) (w(v / sqrt 2) / 2)^m. On the real axis its values cancel, more so the larger m; on the parallel
-    through its saddle point, which lies on the imaginary axis, they do not.
+    With v = x / sqrt(m+1) and Phi(iv) = exp(v^2/2) w(v / sqrt 2) / 2, w the Faddeeva function, its integrand is
+    exp(-v^2/2) (w(v / sqrt 2) / 2)^m. The path goes through the saddle point, since on the real axis values cancel.
     """
     low, high = 0.0, sqrt(m) + 1
     for _ in range(60):  # v = iz, where z^2/2 + m log erfcx(z / sqrt 2) is smallest
@@ -78,14 +69,14 @@ def _log_inner(m: int) -> float:
 
 
 def _log_outer(n: int, m: int) -> float:
-    """log(n C(n-1, m) g_{n-1-m}(1/(m+1))): the faces of dimension m at all vertices, times the outer angle of one."""
+    """log of n C(n-1, m), the number of pairs of a simplex' vertex and an m-face at it, times a face's outer angle."""
     x = _points(n, m)
     choices = np.log((n - 1 - np.arange(m)) / (1 + np.arange(m))).sum()
     return log(n) + choices + _log_integral(-(x**2) / 2 + (n - 1 - m) * log_ndtr(x / sqrt(m + 1)))
 
 
 def _log_outer_prefixes(n: int, m: int) -> float:
-    """The logarithm of the sum over i = m+1 ... n of C(i-1, m) g_{i-1-m}(1/(m+1))."""
+    """log of the sum over i = m+1 ... n of C(i-1, m) g_{i-1-m}(1/(m+1)), where g_k(r) = E[Phi(sqrt(r) X)^k]."""
     x = _points(n, m)
     log_tail = log_ndtr(-x / sqrt(m + 1))
     with np.errstate(divide="ignore"):  # where the tail is so small that no prefix reaches there, log 0
@@ -94,11 +85,11 @@ def _log_outer_prefixes(n: int, m: int) -> float:
 
 
 def _points(n: int, m: int) -> np.ndarray:
-    """Where outer angles are integrated: to beyond sqrt(m+1) times the largest of n Gaussian numbers."""
+    """The points, _STEP apart, of integrals for outer angles: to beyond sqrt(m+1) times the largest of n Gaussians."""
     return np.arange(-_BEYOND, sqrt(2 * (m + 1) * log(n)) + _BEYOND, _STEP)
 
 
 def _log_integral(exponents: np.ndarray) -> float:
-    """log of the integral of exp(exponents) / sqrt(2 pi), real or complex, given at points _STEP apart."""
+    """log of the integral of exp(exponents) / sqrt(2 pi), given real or complex exponents at points _STEP apart."""
     top = exponents.real.max()
     return top + log(np.exp(exponents - top).sum().real * _STEP / sqrt(2 * pi))

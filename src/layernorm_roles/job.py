@@ -1,4 +1,4 @@
-"""What all scripts of the Snakemake workflow share: a log file, progress with the time left, and errors in a line."""
+"""What all scripts of the Snakemake workflow share: a log file, progress with the time left, and errors in one line."""
 
 import atexit
 import gc
@@ -23,11 +23,7 @@ log = logging.getLogger("layernorm_roles")
 
 
 def search_garbage_rarely() -> None:
-    """Let Python collect garbage in this process after a million new objects instead of 700, and not at exit.
-
-    Collections take a quarter of the time in which torch and pandas are imported, and find hardly any garbage; the
-    collection at exit takes 0.7 s.
-    """
+    """Let Python collect garbage after a million new objects, not 700, and not at exit, so that imports are faster."""
     gc.set_threshold(1_000_000)
     atexit.register(gc.freeze)
 
@@ -35,8 +31,8 @@ def search_garbage_rarely() -> None:
 class Progress:
     """Reports how far a long loop is: to the log every few seconds, to the terminal at most every half minute.
 
-    A report says how many of `total` units of work are done, the time spent and an estimate of the time left. `done` is
-    the number of units that an earlier process, which left a checkpoint, had finished.
+    A report has the units of work done of `total`, the time spent and an estimate of the time left. `done` units were
+    finished by an earlier process, which left a checkpoint.
 
     >>> progress = Progress("majority d8 layernorm seed 3", total=14_000, unit="steps")
     >>> progress(1_000, "test loss 0.92")
@@ -68,10 +64,7 @@ class Progress:
 
 @contextmanager
 def naming(key: str) -> Iterator[None]:
-    """Put `key` of config.yaml, such as text.words, before the message of a ValueError raised in the `with` block.
-
-    An error about a file of results, whose message begins with the path of the file, is left as it is.
-    """
+    """In the `with` block, begin a ValueError's message with `key` of config.yaml, unless it is a `files.Unusable`."""
     try:
         yield
     except Unusable:
@@ -81,10 +74,7 @@ def naming(key: str) -> Iterator[None]:
 
 
 def _end_with(parent: int) -> None:
-    """End this process soon after the process with the id `parent`, which started it, has ended.
-
-    An orphan must not write files beside the job that replaces it.
-    """
+    """End this process once its parent, of process id `parent`, has ended: an orphan must write no files."""
     while os.getppid() == parent:
         time.sleep(0.5)
     log.error("the process that started this job is gone")
@@ -99,14 +89,14 @@ def _end(*_: object) -> None:
 
 @contextmanager
 def job(snakemake: Any) -> Iterator[Plan | None]:
-    """Run the `with` block as a job of the workflow, and yield the job's plan: all that its result depends on.
+    """Run the `with` block as a job of the workflow, and yield its plan, all that its result depends on, if it has one.
 
-    `snakemake` is the object of that name which Snakemake gives to a script. The block's log messages go to the job's
-    log file; at its end a copy of the plan file marks the job as done (see `plan`). A job without one gets None.
+    `snakemake` is the object of that name which Snakemake gives to a script. Log messages go to the job's log file; at
+    the end a copy of the plan file marks the job as done.
 
-    A ValueError, an OSError or used up memory ends the process with exit status 1 and one line on standard error; any
-    other error is raised again. The full traceback goes to the log. When the process gets SIGTERM, or when the
-    Snakemake that started it is gone, it ends and leaves nothing half-written.
+    A ValueError, an OSError or used-up memory ends the process with status 1 and one line on standard error; any other
+    error is raised again. The log has the traceback. At SIGTERM, or when the Snakemake that started it is gone, the
+    process ends and leaves nothing half-written.
     """
     log_file = snakemake.log[0]
     search_garbage_rarely()

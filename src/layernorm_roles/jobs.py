@@ -1,4 +1,4 @@
-"""Makes the plan of every job of the workflow: the settings, seeds, code and other jobs' results it depends on."""
+"""Makes the plan of every job of the workflow: the settings, seeds, code and other jobs' results that it depends on."""
 
 from __future__ import annotations
 
@@ -19,11 +19,7 @@ Plans = dict[str, dict[str, Any]]
 
 
 def plans(of: Reproduction) -> Plans:
-    """The plans of all jobs that make the results of one configuration, by name of the job.
-
-    A plan is a dictionary of all that the result of its job depends on. It stands after those of the jobs whose results
-    its job reads.
-    """
+    """By name, the plan of each job: all that its result depends on. The plans that a plan refers to come before it."""
     planned: Plans = {}
     add = partial(_add, planned)
     _texts(of, add)
@@ -109,7 +105,7 @@ def _training(of: Reproduction, stage: str, batch: Batch) -> dict[str, Any]:
 
 
 def _norm_code(batch: Batch) -> dict[str, str | None]:
-    """For each variant of the norm that a batch trains, a hash of the user's own code; None if it is built in."""
+    """By variant in a batch of training runs, a hash of the user's own code of the norm; None for a built-in norm."""
     return {run["variant"]: rooms.of_norm(run["norm"]) for run in batch.runs}
 
 

@@ -1,12 +1,11 @@
 """The normalisations that stand before attention: LayerNorm, its steps, and variants that lack or change a step.
 
-LayerNorm is h(g(f(x))): `project` (f) onto the hyperplane orthogonal to the ones vector, `scale` (g) to norm
-sqrt(d), `affine` (h) with gain and bias. The variants go without h, but for those whose names say what they learn:
+LayerNorm is h(g(f(x))): `project` (f) onto the hyperplane orthogonal to the ones vector, `scale` (g) to norm sqrt(d),
+`affine` (h) with gain and bias. Variants have no h unless their names say so. Source: Brody et al. 2023, section 2, but
+for the variants that are controls, which are this project's.
 
 >>> norm = build("layernorm", dim=8)
 >>> norm(torch.randn(5, 8)).norm(dim=-1)        # each sqrt(8)
-
-Source: Brody et al. 2023, section 2. The variants that are controls, with their constants, are this project's.
 """
 
 import importlib
@@ -48,9 +47,8 @@ def affine(
 class Norm(nn.Module):
     """A built-in normalisation, such as LayerNorm, of vectors of size `dim`: it maps (..., dim) to (..., dim).
 
-    `variant`, a value of `VARIANTS`, says what it computes. What it learns, if anything, is `weight` (a gain of shape
-    (dim,), or a scalar) and `bias` (dim,), as torch.nn.LayerNorm calls them. `eps` is added to the mean square of a
-    vector before the scaling; a variant that does not scale ignores it.
+    `variant`, a value of `VARIANTS`, says what it computes. Where it learns, it has `weight`, a gain (dim,) or a
+    scalar, and maybe `bias` (dim,), as torch.nn.LayerNorm has. `eps` is added to the mean square before the scaling.
     """
 
     def __init__(self, variant: Variant, dim: int, eps: float = 0.0):
@@ -76,16 +74,14 @@ class Norm(nn.Module):
         return x + self.bias if self.variant.learns == "gain and bias" else x
 
     def extra_repr(self) -> str:
-        """The text that torch prints between the parentheses after the name of the module."""
         return f"{self.variant}, dim={self.dim}, eps={self.eps}"
 
 
 class MatchedProjection(nn.Module):
     """Divides Px, each vector minus its mean, by one number: the running root mean square of the entries of Px.
 
-    The outputs have on average the size of LayerNorm's, but no vector is scaled by its own size. The number is a buffer
-    without gradient. In training mode each call first moves its square a tenth of the way to the mean square of the Px
-    of that call; in evaluation mode it stays. It starts at the size that Px has in an untrained GPT-2.
+    So outputs have on average LayerNorm's size, but no vector is scaled by its own. In training mode each call first
+    moves the mean square a tenth of the way to that of its Px; it starts at that of an untrained GPT-2.
     """
 
     def __init__(self):
@@ -104,11 +100,9 @@ def build(name: str, dim: int, eps: float = 0.0) -> nn.Module:
     """The normalisation called `name` for vectors of size `dim`.
 
     `name` is one of `VARIANTS`, one of them times a constant as `variants.scaled` writes it, or "package.module:Class"
-    for a normalisation of one's own: a torch.nn.Module whose constructor takes `dim` and which maps (..., dim) to
-    (..., dim). Its module is looked for in the working directory first, as by `python -m`. `eps` is for the built-in
-    variants alone. `probe` checks what else a normalisation of one's own must fulfil.
-
-    Raises ValueError if the name is unknown, or the class cannot be imported or built.
+    for a torch.nn.Module of the user, whose constructor takes `dim` and which maps (..., dim) to (..., dim); its module
+    is looked for in the working directory first. `eps` is for the built-in variants alone. Raises ValueError if the
+    name is unknown, or the class cannot be imported or built.
     """
     both = maps(name)
     if both is not None and both[0] == both[1]:
@@ -122,8 +116,8 @@ def build(name: str, dim: int, eps: float = 0.0) -> nn.Module:
 def build_pair(name: str, dim: int, eps: float = 0.0) -> tuple[nn.Module, nn.Module]:
     """The norm from whose output queries and keys are made, and the one for values, in the variant `name`.
 
-    `name` is one of `SPLIT_VARIANTS`, as it is or times a constant, for which two modules are returned; or any name
-    that `build` takes, for which one module is returned twice. `dim`, `eps` and the ValueErrors are those of `build`.
+    They are one module, twice, unless the variant has different norms for them, such as "projected_qk" or, as
+    `variants.scaled` writes it, "layernorm*0.1@values". Other names, `dim`, `eps` and ValueErrors are those of `build`.
     """
     both = maps(name)
     if both is not None and both[0] != both[1]:
@@ -133,7 +127,7 @@ def build_pair(name: str, dim: int, eps: float = 0.0) -> tuple[nn.Module, nn.Mod
 
 
 CALLS = 40
-"""Number of times that `probe` calls a norm, to detect one that changes with the number of calls."""
+"""How often `probe` calls a norm, to detect one whose output changes with the number of calls."""
 ALONE = 12
 """Number of vectors of an input that `probe` also gives to a norm one by one."""
 
@@ -141,9 +135,8 @@ ALONE = 12
 def probe(name: str, shape: Sequence[int]) -> None:
     """Raise ValueError unless the user's own normalisation `name`, "package.module:Class", is fit for training.
 
-    `shape` is that of the inputs it will get, (..., dim). It must map each vector by itself, without randomness, leave
-    its input and torch's global state as they are, have a finite gradient, and keep what it remembers of earlier calls
-    in buffers, which checkpoints store. The probe leaves torch's random generators as they were.
+    For inputs of shape `shape`, (..., dim), it must map each vector by itself, without randomness, leave its input and
+    torch's global state as they are, have finite gradients, and keep what it remembers of earlier calls in buffers.
     """
     generator = torch.Generator().manual_seed(0)
     first, second = torch.randn(2, *shape, generator=generator)
@@ -190,11 +183,7 @@ def _state(norm: nn.Module) -> dict[str, Tensor]:
 def _maps_each_alone(
     norm: nn.Module, copy: nn.Module, state: dict[str, Tensor], x: Float[Tensor, "*batch d"]
 ) -> None:
-    """Raise _Unfit unless `norm` maps vectors of `x` alone as it maps them among all others.
-
-    The first, the last and up to ten vectors between them are tried. `norm` and `copy`, another module of its class,
-    first get the parameters and buffers in `state`.
-    """
+    """Raise _Unfit unless `norm` maps vectors of `x` together as `copy`, of its class, does each alone, in `state`."""
     norm.load_state_dict(state)
     among, vectors = _call(norm, x).reshape(-1, x.shape[-1]), x.reshape(-1, x.shape[-1])
     for row in torch.linspace(0, len(vectors) - 1, min(ALONE, len(vectors))).long():

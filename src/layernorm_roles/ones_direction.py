@@ -1,8 +1,7 @@
 """How much of the input of each norm of a network lies along the ones vector, which LayerNorm's projection removes.
 
-A vector x of size d has the share (1·x)² / (d |x|²) of its squared length along the ones vector. The share of a random
-direction is 1/d on average. Gupta et al. (2026, arXiv 2409.12951) find that the hidden vectors of trained decoders are
-nearly orthogonal to the ones vector, so that LayerNorm's projection changes next to nothing there.
+A vector x of size d has the share (1·x)² / (d |x|²) of its squared length there, a random one 1/d on average. Gupta et
+al. (2026, arXiv 2409.12951) find that the hidden vectors of trained decoders have nearly none.
 """
 
 from collections.abc import Callable
@@ -22,8 +21,8 @@ def share(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch"]:
 def table(network: nn.Module, run: Callable[[], object]) -> pd.DataFrame:
     """The mean share along the ones vector of the inputs of each norm of `network`, measured while `run()` runs it.
 
-    A norm is a module that has "Norm" in the name of its class. Columns: norm (from 1, in the order of first calls),
-    norm_name, dimensions, and ones_share, the mean over all vectors that enter the norm.
+    Norms are modules with "Norm" in the name of their class. Columns: norm (from 1, by first call), norm_name,
+    dimensions, ones_share (the mean over all vectors that enter the norm).
     """
     entered: dict[str, list[Float[Tensor, "n d"]]] = {}
 

@@ -16,19 +16,15 @@ def linear_decay(learning_rate: float, step: int, last: int, warmup: int = 0) ->
 
 
 def rate_taken(learning_rate: float, step: int, last: int, warmup: int = 0) -> float:
-    """The learning rate of the latest training step when `step` steps have been taken; of the first step if none has.
-
-    Arguments are those of `linear_decay`.
-    """
+    """`linear_decay` at the latest training step when `step` steps have been taken, or at the first if none has."""
     return linear_decay(learning_rate, max(step - 1, 0), last, warmup)
 
 
 class AdamW:
-    """An AdamW optimiser that spares the second in which `torch.optim.AdamW` imports torch's compiler.
+    """AdamW with torch's betas and eps, without the second in which `torch.optim.AdamW` imports torch's compiler.
 
-    It calls the function behind `torch.optim.AdamW(fused=True)`, with torch's default betas and eps, so that its state
-    and its results are those of that class; without weight decay they are those of Adam. A step leaves parameters
-    without a gradient as they are.
+    It calls the function behind `torch.optim.AdamW(fused=True)`, so that state and results are those of that class;
+    without weight decay they are Adam's. Parameters without a gradient stay as they are.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0):

@@ -1,10 +1,7 @@
-"""Integer partitions of the sequence length, from which the sequences of the majority task are made.
+"""Integer partitions of the sequence length, whose parts are the counts of classes in a sequence of the majority task.
 
-The parts are the counts of a sequence's classes. A partition of L is admissible if it has 2 to `classes` parts and its
-largest part, the count of the majority class, exceeds the second largest by at least `majority_gap` (Brody et al. 2023,
-section 3). Every admissible partition has a number, its rank, from 0 to `count_admissible` - 1.
-
-This module does without numpy: settings count partitions before anything is computed.
+A partition is admissible if it has 2 to `classes` parts and its largest, the count of the majority class, exceeds the
+second by at least `majority_gap` (Brody et al. 2023, section 3). Checks of settings use it, so it imports no numpy.
 """
 
 from collections.abc import Iterator
@@ -25,18 +22,17 @@ def count_partitions(total: int, parts: int, largest: int) -> int:
 
 
 def count_admissible(length: int, classes: int, majority_gap: int) -> int:
-    """The number of admissible partitions of `length`: 69,413 for length 50, 20 classes and gap 6, as in the paper.
+    """The number of partitions of `length` into 2 to `classes` parts, one at least `majority_gap` above all others.
 
-    Such a partition has 2 to `classes` parts, and its largest part exceeds the second by at least `majority_gap`.
+    It is 69,413 for length 50, 20 classes and gap 6, as in the paper.
     """
     return sum(number for _, number in _by_majority(length, classes, majority_gap))
 
 
 def admissible_partition(rank: int, length: int, classes: int, majority_gap: int) -> Partition:
-    """The admissible partition of `length` whose rank is `rank`; `count_admissible` says which ones are admissible.
+    """The partition of `length` at place `rank`, from 0, among the admissible ones, which `count_admissible` counts.
 
-    They are ranked from 0 by their largest part, those that agree in it by the second largest, and so on, in rising
-    order. `rank` must be below `count_admissible`.
+    They are in rising order of their largest part, then of the second largest, and so on; `rank` is below their number.
     """
     for majority, number in _by_majority(length, classes, majority_gap):  # noqa: B007, used after the loop
         if rank < number:
@@ -55,6 +51,6 @@ def admissible_partition(rank: int, length: int, classes: int, majority_gap: int
 
 
 def _by_majority(length: int, classes: int, majority_gap: int) -> Iterator[tuple[int, int]]:
-    """Yield (largest part, number of admissible partitions with it)."""
+    """For each possible largest part, yield it and the number of admissible partitions that have it."""
     for majority in range(majority_gap + 1, length):
         yield majority, count_partitions(length - majority, classes - 1, majority - majority_gap)

@@ -1,13 +1,10 @@
 """Plan files: JSON that says what a job's result depends on, by which it is decided which jobs are done again.
 
-Whenever Snakemake plans, results/<name>/plan/<job>.json is written for every job, as an input of its rule. It has all
-that the result depends on but the content of the files that the job reads. When the job is done, it leaves a copy of
-the plan file, results/<name>/origin/<job>.json, among its outputs. So a job is to be done if and only if its plan file
-differs from the copy, whatever the times of files are and whatever Snakemake has noted: planning sets the time of
-copies, and of a plan file that equals its copy, to long ago, and that of any other plan file to now; and Snakemake, to
-which all other inputs are `ancient`, makes again what is older than an input. A plan has the hashes of the plans of the
-jobs whose results its job reads. So a change goes through to all that depends on it, and planning with other settings,
-and then with the old ones, makes nothing again.
+Whenever Snakemake plans, results/<name>/plan/<job>.json is written for every job, as an input of its rule, with hashes
+of the plans of the jobs whose results it reads: a change goes through to all that depends on it. A finished job leaves
+a copy, results/<name>/origin/<job>.json, and is done again if and only if its plan file differs from the copy. For
+this, planning sets the time of a plan file that equals its copy to long ago, and that of any other to now; Snakemake,
+to which all other inputs are `ancient`, makes again what is older than an input.
 """
 
 import fcntl
@@ -28,7 +25,7 @@ UNCHECKED = (FOLDER, ORIGIN, "logs", "benchmarks")
 """Names of the folders in results/<name>/ whose files have no checksum."""
 
 RESULTS = ("data", "runs", "parquet")
-"""Folders of a reproduction of which at least one is there once its first job has begun."""
+"""Folders in results/<name>/ of which at least one is there once the first job has begun."""
 
 LONG_AGO = (1, 1)
 """Times of last access and last change of a file that counts as old, in seconds since 1970; Snakemake ignores a 0."""
@@ -45,10 +42,7 @@ class Plan(dict[str, Any]):
         super().__init__(json.loads(self.text))
 
     def of(self, job: str) -> dict[str, Any]:
-        """The plan of `job`, another job, whose result this plan's job reads.
-
-        Raises ValueError if the plan file of `job` has changed since this plan was written.
-        """
+        """The plan of `job`, whose result this plan's job reads; ValueError if `job` has been planned anew since."""
         folder = next(folder for folder in self.path.parents if folder.name == FOLDER)
         other = Plan(folder / f"{job}.json")
         if hash_of(other) != self["made_by"][job]:
@@ -76,9 +70,9 @@ class Plan(dict[str, Any]):
 def plan(stage: str, job: str, made_by: Mapping[str, str], **parameters: Any) -> dict[str, Any]:
     """The plan of the job called `job`: a dictionary of all that its result depends on.
 
-    `stage` is the kind of work, such as "majority"; the plan has a hash of its code. `made_by` has the jobs or tables
-    whose content the job reads, in the order of its inputs, each with a hash of what it was made from. `parameters`,
-    such as settings and seeds, are what JSON can hold.
+    `stage` is the kind of work, such as "majority", of whose code the plan has a hash. `made_by` has, for each job or
+    table that the job reads, in the order of its inputs, a hash of what it was made from. `parameters`, such as
+    settings and seeds, are what JSON can hold.
     """
     return {"job": job, "stage": stage, "code": catalogue.code(stage), **parameters, "made_by": dict(made_by)}
 
@@ -89,11 +83,10 @@ def hash_of(plan: Mapping[str, Any]) -> str:
 
 
 def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write the plan files of the jobs whose results are in `folder`, and make those of finished jobs look old.
+    """Write the plan files of the jobs in `folder`, results/<name>/, and date those of finished jobs long ago.
 
-    By the time of its plan file Snakemake decides whether to do a job. Plan files of jobs that `plans` lacks are
-    deleted, and no other files. Raises ValueError if a plan file cannot be written, or if another command is making the
-    results in `folder` from other plans at this moment: its waiting jobs would read these files.
+    Snakemake then does the other jobs. Plan files of jobs that `plans` lacks are deleted. Raises ValueError if a plan
+    file cannot be written, or if another command makes the results in `folder` from other plans at this moment.
     """
     folder = Path(folder)
     texts = {folder / FOLDER / f"{job}.json": _as_text(each) for job, each in plans.items()}
@@ -123,15 +116,12 @@ def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def begun(folder: str | Path) -> bool:
-    """Whether a job of the reproduction in `folder`, which is results/<name>/, has begun."""
+    """Whether a job whose results are in `folder`, results/<name>/, has ever begun."""
     return any(Path(folder, each).exists() for each in RESULTS)
 
 
 def undone(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The paths of the plan files of jobs that were done with other settings or code than they would be now.
-
-    `folder` is results/<name>/, and `plans` are the present plans by name of the job. Jobs never done are left out.
-    """
+    """Paths of plan files in `folder`, results/<name>/, of jobs that were done otherwise than `plans` now say."""
     paths = []
     for job, each in plans.items():
         origin = Path(folder, ORIGIN, f"{job}.json")
@@ -143,8 +133,8 @@ def undone(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> list[s
 def check(folder: str | Path, differ: list[str]) -> None:
     """Raise ValueError if files in results/<name>/, `folder`, are damaged, missing or made with other settings or code.
 
-    The message has a line for each such file, and for each in `differ`, the plan files that `undone` returns. Raises
-    ValueError, too, if no job has been done.
+    The message has a line for each, and for each plan file in `differ` (see `undone`). A folder without results is an
+    error.
     """
     faults = [*files.faults(folder, beside=UNCHECKED), *_gone(folder), *_of_other_runs(folder)]
     faults += [

@@ -1,7 +1,6 @@
-"""What Snakemake's rules ask of a reproduction: its settings, the plans of its jobs, and the paths of its files.
+"""What Snakemake's rules ask about the results of a configuration: settings, jobs, and the paths of files.
 
-A reproduction is all that one configuration makes, in the folder results/<name>/. Snakemake imports this module
-whenever it plans, so neither torch, pandas nor pyarrow is imported here.
+Snakemake imports this module whenever it plans, so neither torch, pandas nor pyarrow is imported here.
 """
 
 import os
@@ -30,28 +29,19 @@ DEVICE_KEYS = {"majority": "majority_device", "language_model": "device"}
 
 
 def merged(base: Any, overlay: Any) -> Any:
-    """`base` with `overlay` laid over it, as Snakemake lays one configuration file over another.
-
-    Mappings are merged key by key, at any depth; any other value of `overlay` replaces the one in `base`.
-    """
+    """`base` with `overlay` laid over it, key by key at any depth, as Snakemake merges configuration files."""
     if not isinstance(base, Mapping) or not isinstance(overlay, Mapping):
         return overlay
     return {**base, **{key: merged(base.get(key), value) for key, value in overlay.items()}}
 
 
 def configured(defaults: str | Path, overlay: Mapping[str, Any]) -> Settings:
-    """The checked settings of the YAML file `defaults`, in which those of `overlay` replace equal keys at any depth.
-
-    Raises ValueError with one line for every wrong value.
-    """
+    """The checked settings of the YAML file `defaults`, overridden by `overlay`; ValueError, a line per wrong value."""
     return load(merged(yaml_files.read(defaults), overlay))
 
 
 def refuse_read_only(folder: str | Path, snakefile: str | Path) -> None:
-    """Raise ValueError unless the folders .snakemake, for Snakemake's notes, and `folder`, for results, can be written.
-
-    Paths are relative to the working folder. The message says how to start `snakefile` from another working folder.
-    """
+    """Raise ValueError, which says how to run `snakefile` elsewhere, if .snakemake or `folder` cannot be written."""
     inside = [Path(folder, name) for name in (*plan.RESULTS, "figures", "tables", *plan.UNCHECKED)]
     for wanted in (Path(".snakemake"), Path(folder), *inside):
         there = next(place for place in (wanted, *wanted.parents) if os.path.lexists(place))
@@ -66,7 +56,7 @@ def refuse_read_only(folder: str | Path, snakefile: str | Path) -> None:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A reproduction, all that one configuration makes: its jobs, what they depend on, and their files."""
+    """All that one configuration makes, its reproduction: the jobs, what they depend on, and their files."""
 
     settings: Settings
     presets: Path
@@ -74,7 +64,7 @@ class Reproduction:
 
     @cached_property
     def plain(self) -> dict[str, Any]:
-        """All settings of the reproduction as JSON has them: dictionaries and lists of plain values."""
+        """All settings as JSON has them: dictionaries and lists of plain values."""
         return self.settings.model_dump(mode="json")
 
     @property
@@ -84,10 +74,7 @@ class Reproduction:
 
     @cached_property
     def devices(self) -> dict[str, Any]:
-        """By section of config.yaml, majority or language_model, the device that trains its models, and why this one.
-
-        The values are `gpu.choice.Choice`.
-        """
+        """By section of config.yaml, majority or language_model, the `gpu.choice.Choice` of a device to train on."""
         return {stage: choose(getattr(self.settings, key)) for stage, key in DEVICE_KEYS.items()}
 
     def gpus(self, stage: str) -> int:
@@ -96,10 +83,7 @@ class Reproduction:
 
     @cached_property
     def training(self) -> dict[str, dict[str, Batch]]:
-        """The batches, groups of runs that one process trains, by section of config.yaml and by name.
-
-        The sections are majority and language_model.
-        """
+        """By section, majority or language_model, and name, the batches: runs that one process trains in turn."""
         return {stage: batches.batches(self.settings, stage) for stage in batches.GROUPS}
 
     @cached_property
@@ -109,20 +93,14 @@ class Reproduction:
 
     @cached_property
     def measured(self) -> dict[str, list[batches.Run]]:
-        """The language model runs whose attention is measured after training, by name of the batch that trained them.
-
-        `batches.measured` says what is measured of which run.
-        """
+        """The language model runs to measure after training (see `batches.measured`), by the name of their batch."""
         trained = self.training["language_model"].items()
         measured = ((name, batches.measured(self.settings, batch)) for name, batch in trained)
         return {name: runs for name, runs in measured if runs}
 
     @cached_property
     def plans(self) -> dict[str, dict[str, Any]]:
-        """The plan of every job, all that its result depends on, by the name of the job.
-
-        The plan file of a job is plan/<name of the job>.json in the folder of outputs.
-        """
+        """By name of a job, its plan: all that its result depends on, which plan/<name>.json will hold."""
         return jobs.plans(self)
 
     @cached_property
@@ -132,7 +110,7 @@ class Reproduction:
 
     @cached_property
     def exhibits(self) -> Exhibits:
-        """The claims, figures, readable tables and pages that are made from the Parquet tables of this reproduction."""
+        """The claims, figures, readable tables and pages that are made from the Parquet tables of results."""
         return Exhibits(self.folder, self.plain, self.tables)
 
     @property
@@ -180,11 +158,11 @@ class Reproduction:
         return [f"{self.folder}/origin/{job}.json" for job in last]
 
     def text_files(self, name: str) -> dict[str, str]:
-        """The paths of the files into which the text called `name` is prepared, by the keys of TEXT_FILES."""
+        """The paths of the files into which the text called `name` is prepared, by kind, such as manifest."""
         return {key: f"{self.folder}/data/text/{name}/{file}" for key, file in TEXT_FILES.items()}
 
     def text_of(self, batch: Batch) -> dict[str, str]:
-        """The paths of the prepared text on which a batch of language model runs trains, by the keys of TEXT_FILES."""
+        """The paths of the prepared text on which a batch of language model runs trains, by kind, such as manifest."""
         return self.text_files(self.settings.language_model[batch.group].text)
 
     def majority_data(self, batch: Batch) -> list[str]:
@@ -196,7 +174,7 @@ class Reproduction:
         return [f"{self.folder}/data/downloads/{each.file_name}" for each in sources if each.kind == "hub"]
 
     def text_sources(self, name: str) -> list[Source]:
-        """The sources of the text called `name`: of its corpus, and of test contexts with a source of their own."""
+        """The sources of the text called `name`: of its corpus, and of test texts that are not from the corpus."""
         text = self.settings.text[name]
         return [source for source in (text.corpus, text.long.source, text.sentences.source) if source]
 
@@ -217,9 +195,8 @@ class Reproduction:
     def corpus_files(self, name: str) -> list[str]:
         """The paths of the files on this machine that the text called `name` is made of, sorted.
 
-        They match the path patterns of its sources. Raises ValueError for a pattern that no file matches, for a match
-        that is no file, that has a name which Snakemake cannot take, or that lies in results/, where Snakemake would
-        make it, and for a file that a source would read twice.
+        They match the path patterns of its sources. Raises ValueError for a pattern without match, a match that is no
+        file, is in results/ or has a name that Snakemake cannot take, and a file that a source would read twice.
         """
         corpus = []
         for source in self.text_sources(name):
@@ -237,10 +214,9 @@ class Reproduction:
         return sorted(set(corpus))
 
     def text_of_pretrained(self, name: str) -> dict[str, str]:
-        """The paths of the prepared files of the text that a pretrained model reads, by the keys of TEXT_FILES.
+        """The paths of the prepared files of the text that a pretrained model reads, by kind, such as manifest.
 
-        Raises ValueError if the model is neither measured yet nor on this machine with the weights that its settings
-        say. A model from the Hugging Face hub is looked for later, by the job that measures it.
+        Raises ValueError unless the model is from the Hugging Face hub, already measured, or here with right weights.
         """
         model = self.settings.pretrained[name]
         if (

@@ -17,12 +17,11 @@ from layernorm_roles.random_streams import Stream
 
 
 def provenance(plan: Mapping[str, Any], device: str, *streams: Stream, torch: bool = False) -> dict[str, str]:
-    """The metadata of a file of results, with which a reader can make the file again, as texts by name.
+    """The metadata of a file of results, texts by name, with which a reader can make the file again.
 
-    The names are config (`plan`, all that the result of the job which writes the file depends on, as JSON),
-    config_sha256, version (of this package), git_commit, seed_rule (how to make the random generators), torch and
-    python (their versions) and device. `streams` are the random streams that the job draws from; `torch` says whether
-    torch's own generator was used beside them.
+    The names are config (`plan`, all that the writing job's result depends on, as JSON), config_sha256, version (of
+    this package), git_commit, seed_rule (how to make the generators of `streams` and, if `torch`, torch's), torch and
+    python (versions) and device.
     """
     return {
         **_config(plan),
@@ -36,10 +35,9 @@ def provenance(plan: Mapping[str, Any], device: str, *streams: Stream, torch: bo
 
 
 def joined(sources: Iterable[Mapping[str, str]], settings: Mapping[str, Any]) -> dict[str, str]:
-    """The metadata, as `provenance` makes it, of a file that is put together from files with the metadata `sources`.
+    """The metadata, as `provenance` makes it, of a file put together from files with the metadata `sources`.
 
-    Each entry lists, sorted and separated by commas, all different values that the sources have for it, but config is
-    `settings` as JSON.
+    config is `settings` as JSON; any other entry lists all values of the sources, sorted and separated by commas.
     """
     sources = list(sources)
     entries = {
@@ -55,10 +53,7 @@ def _config(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def refuse_contradiction(path: str | Path, stated: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Raise ValueError if `stated`, read from the file at `path`, lacks or contradicts an entry of `expected`.
-
-    Both are nested dictionaries that JSON can hold. `stated` may have entries that `expected` lacks, at any depth.
-    """
+    """Raise ValueError if `stated`, nested dictionaries read from `path`, lacks or contradicts part of `expected`."""
     theirs, ours = _leaves(json.loads(json.dumps(stated))), _leaves(json.loads(json.dumps(expected)))
     different = [
         f"{key} = {theirs[key]!r}, expected {value!r}" if key in theirs else f"no {key}, expected {value!r}"

@@ -1,10 +1,8 @@
-"""Every random stream of the project: its number, what it draws, and the text about it in the metadata of files.
+"""Every random stream of the project, a sequence of random numbers for one purpose: its number and what it draws.
 
-A stream is a sequence of random numbers for one purpose. `generator(Stream.RANDOM_KEYS, seed, n, d)` gives the
-generator of that stream for one seed and one setting. It is made from a `numpy.random.SeedSequence` whose entropy is
-the seed and whose spawn key is the number of the stream followed by the other integers, so that no two streams share
-their draws, whatever the integers are (a test compares them).
-Parameters of models and dropout come from torch's own generator, seeded by `seed_torch`.
+`generator(Stream.RANDOM_KEYS, seed, n, d)` gives the generator of a stream for one seed and setting. Its SeedSequence
+has the seed as entropy, and as spawn key the stream's number and the other integers, so that no two streams share
+draws. Parameters of models and dropout come from torch's own generator, seeded by `seed_torch`.
 """
 
 from __future__ import annotations
@@ -66,10 +64,7 @@ NOTHING_RANDOM = "nothing is random"
 
 
 def generator(stream: Stream, *integers: int) -> np.random.Generator:
-    """The numpy generator of a random stream for one value of each of `stream.integers`, such as the seed, n and d.
-
-    Raises TypeError if the number of values is another.
-    """
+    """The numpy generator of `stream` for a value of each of `stream.integers`; TypeError for more or fewer values."""
     import numpy as np
 
     if len(integers) != len(stream.integers):

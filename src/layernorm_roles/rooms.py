@@ -1,8 +1,7 @@
 """Hashes of the code and the versions of packages behind results, which show when results are to be made again.
 
-A room is a folder or file of this package that `catalogue.STAGES` names as code behind some results. All files of a
-room count: Python by what it computes, without comments, docstrings and line numbers; templates, YAML and CSV by their
-content.
+A room is a folder or file of this package that `catalogue.STAGES` names as code behind results. All files of a room
+count: Python without comments, docstrings and line numbers, others by their content.
 """
 
 import dis
@@ -22,10 +21,7 @@ NOP = dis.opmap["NOP"]
 
 @cache
 def digest(rooms: tuple[str, ...], packages: tuple[str, ...] = ()) -> str:
-    """A hash, 16 hexadecimal digits, of the code in `rooms` and of the versions of `packages`.
-
-    `rooms` are paths of folders and files below this package; `packages` are names of distributions, installed or not.
-    """
+    """A hash, 16 hexadecimal digits, of folders and files `rooms` of this package and of the versions of `packages`."""
     files = sorted({file for room in rooms for file in files_of(room)})
     parts = [f"{file} {_meaning(PACKAGE / file)}" for file in files]
     parts += [f"{package} {_version(package)}" for package in sorted(packages)]
@@ -34,10 +30,7 @@ def digest(rooms: tuple[str, ...], packages: tuple[str, ...] = ()) -> str:
 
 @cache
 def _version(package: str) -> str:
-    """The installed version of a package without a local part such as +cpu, which says what machine it is for.
-
-    "not installed" if there is none.
-    """
+    """The installed version of a package without a local part such as +cpu, or "not installed" if there is none."""
     try:
         return metadata.version(package).partition("+")[0]
     except metadata.PackageNotFoundError:
@@ -45,7 +38,7 @@ def _version(package: str) -> str:
 
 
 def files_of(room: str) -> list[str]:
-    """The files in `room`, a folder or file of this package, by paths relative to it. Raises ValueError if none."""
+    """The files in `room`, a folder or file of this package, by paths below the package. Raises ValueError if none."""
     place = PACKAGE / room
     files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
     names = [str(path.relative_to(PACKAGE)) for path in files if "__pycache__" not in path.parts]
@@ -57,9 +50,8 @@ def files_of(room: str) -> list[str]:
 def of_norm(norm: str) -> str | None:
     """A hash of the code of a user's norm, "package.module:Class"; None for a built-in norm, whose name has no colon.
 
-    It covers the module, what it imports from the working folder, and every file beside it, such as its data, unless
-    the module lies right in the working folder or among the installed packages. Raises ValueError if there is no such
-    module, or if it cannot be read.
+    It covers the module, what it imports from the working folder, and the files beside it, unless it lies right in the
+    working folder or among installed packages. Raises ValueError if there is no such module, or if it cannot be read.
     """
     if ":" not in norm:
         return None

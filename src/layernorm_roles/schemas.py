@@ -1,10 +1,8 @@
-"""The schemas of the Parquet tables that hold results: which columns each has, what they mean, and in which units.
+"""The schemas of the Parquet tables of results: the columns, with type, meaning and unit in each field's metadata.
 
 schemas.csv has a line for each column of a table. A type that ends in a question mark allows nulls. Columns that
 several tables share form a block, whose name begins with "of"; a line without a type puts a block's columns in a table.
-
-Each table is tidy: one row is one observation. The meaning and the unit of a column are in the metadata of its field,
-so that every file explains itself: `pq.read_schema(path).field("step").metadata`.
+Each row of a table is one observation.
 """
 
 import csv
@@ -13,15 +11,13 @@ from pathlib import Path
 import pyarrow as pa
 
 ANY, NORM, OWN = "any", "norm", "own"
-"""Values of the column `queries` in tables of ceilings, the largest attention weights that any of some queries give to
-a key. These are all vectors; the queries that a head can compute from any output of the norm before it; or the queries
-that it computes on the context whose keys are tested. Each of these sets contains the next."""
+"""Values of the column `queries` in tables of ceilings, the largest attention weights that queries give a key: over all
+vectors, over what a head can compute from outputs of its norm, or over the queries of the text itself."""
 AS_USED, WITHOUT_NORM = "as used", "without norm"
-"""Values of the column `normalised` in tables of ceilings: the keys as the heads compute them, or as they would if the
-norm before attention scaled all vectors of a context by one number (`heads.keys.keys_without_norm`)."""
+"""Values of the column `normalised` in tables of the largest attention weights of keys: the keys as the heads compute
+them, or as they would if the norm scaled all vectors of a text by one number (`heads.keys.keys_without_norm`)."""
 CEILING_SHARES = tuple(sorted({0.5, *(float(f"{10 ** (-k / 50):.4g}") for k in range(151))}))
-"""Attention weights; for each of them tables count the keys to which queries cannot give as much. There are fifty in
-each decade from 0.001 to 1, and 0.5."""
+"""Attention weights, 0.5 and fifty a decade from 0.001 to 1: tables count keys to which no query can give as much."""
 CEILING_QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 """The quantiles that tables hold of the ceilings of keys, the largest attention weights that queries can give them."""
 

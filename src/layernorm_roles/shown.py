@@ -1,7 +1,6 @@
 """Which figures and readable tables are made from the results of a configuration, by the list in shown.yaml.
 
-Snakemake imports this module whenever it plans, so it imports nothing but a reader of YAML. The functions that the list
-names stand in layernorm_roles.evidence.
+Snakemake imports this module whenever it plans, so it imports nothing but a reader of YAML.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,10 +14,7 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Figure(NamedTuple):
-    """A figure in the list shown.yaml: `draw` names the function that plots it from the Parquet tables `inputs`.
-
-    The comment at the head of shown.yaml says what each field means.
-    """
+    """A figure in shown.yaml, whose head explains the fields: the function `draw` plots it from the tables `inputs`."""
 
     name: str
     group: str
@@ -36,10 +32,7 @@ class Figure(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table for readers in the list shown.yaml, made from the Parquet tables `inputs`.
-
-    The comment at the head of shown.yaml says what each field means.
-    """
+    """A table for readers in shown.yaml, whose head explains the fields; it is made from Parquet tables `inputs`."""
 
     name: str
     group: str
@@ -100,9 +93,8 @@ TABLES = {table.name: table for group in GROUPS.values() for table in group.tabl
 def groups_of(settings: Mapping[str, Any], tables: Collection[str]) -> list[Group]:
     """The groups of figures and readable tables that can be made from some results, without groups that are empty.
 
-    `settings` are the settings behind the results as plain dictionaries, `tables` the names of their Parquet tables, to
-    which claims is added. A figure is left out if a Parquet table that it reads is missing, or if no experiment or
-    model has what its `needs` ask, in the section of the settings that has the name of its group.
+    `settings` are those behind the results, as dictionaries; `tables` names their Parquet tables, besides claims. A
+    figure is left out if it reads another table, or if no experiment or model of its section meets its `needs`.
     """
     there = {*tables, "claims"}
     groups = [
@@ -139,8 +131,7 @@ _ASKED = {
     "all_of": lambda entry, name, asked: trained(entry).issuperset(asked),
     "more_than": lambda entry, name, asked: trained(entry) > {asked} or asked not in trained(entry),
 }
-"""For each key that `Figure.needs` may have, a function of the settings and name of an experiment or model and of the
-key's value, which says whether the experiment or model, one that has runs, is as the figure needs it.
+"""By key of `Figure.needs`, a function (settings, name, value) that says if an experiment or model fits the value.
 
 name: its name is the value. not: its name is not among the values. d_model: its widths are the values. no_architecture:
 its architecture is not the value. single: whether it has one width, learning rate and number of steps. several: the

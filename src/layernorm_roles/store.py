@@ -1,7 +1,4 @@
-"""Writes and reads Parquet files with the columns in `schemas`, with checksums and metadata on where they come from.
-
-The metadata of a file has the name of its table and the plan of the job that wrote it: all that its content depends on.
-"""
+"""Writes and reads Parquet files with the columns in `schemas`, a checksum, and metadata on where they come from."""
 
 from __future__ import annotations
 
@@ -25,8 +22,8 @@ if TYPE_CHECKING:
 def write(frame: pd.DataFrame, table: str, path: str | Path, origin: Mapping[str, str]) -> None:
     """Write `frame` to `path` as a Parquet file with the columns of `table`, a key of SCHEMAS, and a checksum.
 
-    `origin`, made by `provenance.provenance`, becomes the metadata of the file. Columns may come in any order. Raises
-    ValueError for missing, unknown or mistyped columns, and for a null where the schema has none.
+    `origin`, of `provenance.provenance`, becomes its metadata. Columns may come in any order. Raises ValueError for
+    missing, unknown or mistyped columns, and for a null where the schema has none.
     """
     schema = SCHEMAS[table]
     if set(frame.columns) != set(schema.names):
@@ -48,10 +45,7 @@ def _write(arrow: pa.Table, table: str, path: str | Path, origin: Mapping[str, s
 
 
 def _split(arrow: pa.Table) -> list[str]:
-    """The names of the float columns in which more than half of the values differ.
-
-    They are written byte by byte, which takes a third less space than a dictionary of their values.
-    """
+    """The names of float columns of which over half the values differ: stored byte by byte they take less space."""
     floats = [field.name for field in arrow.schema if pa.types.is_floating(field.type)]
     return [name for name in floats if 2 * len(np.unique(arrow[name].to_numpy())) > arrow.num_rows]
 
@@ -59,17 +53,13 @@ def _split(arrow: pa.Table) -> list[str]:
 def read(path: str | Path, table: str, identity: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """Return the content of the Parquet file at `path`, which must have the columns of `table`, a key of SCHEMAS.
 
-    If `identity` is given, the JSON under "config" in the file's metadata must have its entries. Raises ValueError if
-    it has not, or if the file is missing, damaged, or not a `table`.
+    Raises ValueError if it is missing, damaged or no `table`, or if config in its metadata lacks entries of `identity`.
     """
     return read_arrow(path, table, identity).to_pandas(use_threads=False)
 
 
 def read_arrow(path: str | Path, table: str, identity: Mapping[str, Any] | None = None) -> pa.Table:
-    """Return the content of a Parquet file as an Arrow table, which is faster than pandas for columns of lists.
-
-    The arguments and the ValueErrors are those of `read`.
-    """
+    """Return what `read` returns, as an Arrow table, which is faster than pandas for columns of lists."""
     # A ParquetFile, not a dataset: folder names such as seed=3 must not become columns.
     file = _parquet(path)
     try:
@@ -108,10 +98,10 @@ def read_provenance(path: str | Path) -> dict[str, str]:
 
 
 def refuse_unplanned(plan: Plan, paths: Iterable[str | Path]) -> None:
-    """Raise ValueError if one of `paths`, Parquet files that a job reads, was made by another plan than expected.
+    """Raise ValueError if a Parquet file in `paths`, which a job reads, was made by another plan than it expects.
 
-    `plan`, the plan of the job that reads, names the jobs that should have made the files. A file whose metadata name
-    none of them is not refused: those of results/published/, known by their checksums, and those with verdicts.
+    `plan`, all that the job depends on, names the jobs that should have made the files. Files of jobs that it does not
+    name, such as those of results/published/, known by checksums, are not refused.
     """
     for path in paths:
         config = json.loads(read_provenance(path).get("config", "{}"))
@@ -122,9 +112,8 @@ def refuse_unplanned(plan: Plan, paths: Iterable[str | Path]) -> None:
 def collect(plan: Plan, paths: Iterable[str | Path], table: str, out: str | Path) -> None:
     """Write the rows of the Parquet files `paths`, each a `table`, one after the other to the one file `out`.
 
-    `plan` names the jobs that have written the files, in the order of `paths`; it becomes config in the metadata of
-    `out`, whose other entries list all values that the files have. Raises ValueError if a file is missing, damaged, not
-    a `table`, or made by another plan than its job has now.
+    `plan` names the jobs that wrote them, in order, and becomes config in the metadata of `out`; other entries list all
+    values of the files. Raises ValueError if a file is missing, damaged, no `table`, or made otherwise than planned.
     """
     paths = list(paths)
     jobs = zip(paths, plan["made_by"], strict=True)

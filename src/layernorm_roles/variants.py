@@ -1,7 +1,6 @@
 """The variants of the norm before attention: the name, formula, label and colour of each, and what it does.
 
-A new entry in BUILT_IN is all that another built-in norm needs. This module imports nothing heavy, so that settings,
-training, figures and docs/guide.md share it. `python -m layernorm_roles.variants` prints the guide's table.
+A built-in norm is added by an entry in BUILT_IN. `python -m layernorm_roles.variants` prints the table of the guide.
 """
 
 from dataclasses import dataclass, replace
@@ -139,8 +138,7 @@ SPLIT_VARIANTS = {name: variant for name, variant in BUILT_IN.items() if isinsta
 """The built-in variants with one norm for queries and keys and another for values, by name for `norms.build_pair`."""
 
 PAPER_PROJECTION = ("layernorm", "scale_released")
-"""Names of the variants in the paper's Figures 1a, 1b, 2a, 2b and 3: with projection, and without it in the form of the
-paper's released code."""
+"""Variants in the paper's Figures 1a, 1b, 2a, 2b, 3: with projection, and without it as in the released code."""
 
 PAPER_SCALING = ("layernorm", "projection")
 """Names of the variants of the norm in the paper's Figure 4: with scaling, and without it."""
@@ -152,8 +150,7 @@ BERT_VARIANTS: dict[str, bool] = {"none": False, "layernorm": True, NO_ATTENTION
 def scaled(like: str, factor: float, part: str = "both") -> str:
     """The name that `norms.build_pair` takes for the built-in norm `like` times a constant, such as "projection*35.0".
 
-    `part` says what is made from the multiplied norm: "both" (queries, keys and values), "queries_keys" or "values", as
-    in "layernorm*0.1@values".
+    With the `part` "queries_keys" or "values" only these are made from the product, as in "layernorm*0.1@values".
     """
     return f"{like}*{factor!r}" + ("" if part == "both" else f"@{part}")
 
@@ -161,8 +158,7 @@ def scaled(like: str, factor: float, part: str = "both") -> str:
 def maps(name: str) -> tuple[Variant, Variant] | None:
     """The norm from whose output queries and keys are made, and the norm for values, in the variant `name`.
 
-    `name` is one that `norms.build_pair` takes. The two are equal unless the variant has different norms for them. None
-    is returned for a norm of a user's own, "package.module:Class", and for an unknown name.
+    They are equal unless the variant has two norms. None for a user's "package.module:Class" and for an unknown name.
     """
     like, _, rest = name.partition("*")
     factor, _, part = rest.partition("@")

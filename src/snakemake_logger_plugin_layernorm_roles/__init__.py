@@ -1,7 +1,6 @@
 """A logger plugin of Snakemake that prints a line for each long job, the time left, and why a job failed.
 
-Snakemake finds this package by its name, and the profiles ask for it: `logger: layernorm-roles`. With --verbose each
-message of Snakemake is printed as Snakemake words it; Snakemake's log file has all messages in any case.
+Profiles ask for it: `logger: layernorm-roles`. With --verbose messages are printed as Snakemake words them.
 """
 
 import logging
@@ -26,8 +25,7 @@ LONG_SECONDS, LONG_TIMES = 10.0, 2.0
 """A line is printed when a job ends that took at least so many seconds and so many times the mean of earlier jobs."""
 
 SILENT_SECONDS, SILENT_SHARE = 30.0, 1 / 40
-"""A line on progress is printed after so many seconds without any line, or after this share of the time since the
-workflow began, whichever is longer."""
+"""A line on progress follows so many seconds of silence, or this share of the workflow's time so far, if longer."""
 
 NAMED = 3
 """The largest number of running jobs that a line on progress names."""
@@ -205,9 +203,9 @@ class LogHandler(LogHandlerBase):
 
 
 def _fault_of_configfile(command: Sequence[str], folder: Path) -> str | None:
-    """A line that says why a file after --configfile cannot be read, and which, since Snakemake does not name it.
+    """A line on which file after --configfile cannot be read, and why, as Snakemake does not say it; None if all can.
 
-    None if all can be read. `command` are the words of the command line, which was given in `folder`.
+    `command` are the words of the command line, which was given in `folder`.
     """
     words = [part for word in command for part in word.split("=")]
     _, *after = [*dropwhile(lambda word: word not in ("--configfile", "--configfiles"), words), None]

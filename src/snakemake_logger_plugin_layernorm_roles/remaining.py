@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 MEASURED_SHARE = 0.02
-"""Share of the work, in seconds that its jobs took in an earlier workflow, that is done before an estimate is made."""
+"""An estimate is made once jobs are done that took this share of the time of all jobs in an earlier workflow."""
 
 UNKNOWN_SECONDS = 5.0
 """Seconds expected of a job whose rule has no known time; most such jobs draw figures or write tables."""
@@ -16,10 +16,9 @@ OVERRUN_SECONDS = 30.0
 
 
 class Remaining:
-    """An estimate of the time until a workflow ends.
+    """An estimate of the time until a workflow ends, from the times of its finished jobs and of an earlier workflow.
 
-    Numbers of jobs alone would not do, because training takes minutes and the generation of data a second. `jobs` has
-    the number of jobs by rule; `earlier` has by rule the mean seconds of a job when the workflow ran earlier.
+    `jobs` has the number of jobs by rule; `earlier` has by rule the mean seconds of a job of the earlier workflow.
     """
 
     def __init__(self, jobs: Mapping[str, int], earlier: Mapping[str, float]):
@@ -38,8 +37,7 @@ class Remaining:
     def seconds(self, elapsed: float, running: Iterable[tuple[str, float]]) -> float | None:
         """The estimated seconds until the workflow ends, or None while too little is known.
 
-        `elapsed` are the seconds since the first job began, and `running` holds, for each running job, its rule and
-        the seconds since it began.
+        `elapsed` are the seconds since the first job began; `running` has rule and seconds so far of each running job.
         """
         known = [rule for rule in self._seen if rule in self._earlier]
         measured = sum(self._seen[rule] * self._earlier[rule] for rule in known)
@@ -61,10 +59,7 @@ class Remaining:
 
 
 def seconds_by_rule(file: Path | None) -> dict[str, float]:
-    """The mean seconds of a job by rule, from a CSV file with columns rule, jobs and wall_minutes.
-
-    Empty if the file cannot be read as such: for an estimate of the time left no workflow is stopped.
-    """
+    """Mean seconds of a job by rule, from a CSV file with columns rule, jobs, wall_minutes; empty if it is faulty."""
     try:
         with Path(file or "").open(encoding="utf-8", newline="") as rows:
             return {

@@ -7,8 +7,7 @@ import shutil
 from typing import Any
 
 import pytest
-import yaml
-from checkouts import ROOT, Checkout
+from checkouts import ROOT, SMOKE, Checkout
 from schema_walk import keys, resolved
 
 from layernorm_roles import planning
@@ -19,28 +18,6 @@ LARGEST |= {"depths": 3, "contexts": 3}
 """The largest value that is drawn for a key of this name; 24 for other integers, since a fuzzed run must be tiny."""
 LEFT_ALONE = {"name", "device", "majority_device", "norms", "pretrained", "corpus", "tokenizer"}
 """Keys that say where, not what."""
-SMALL = """
-name: fuzzed
-device: cpu
-pretrained: {minilm: null}
-language_model: {gpt: {context_length: 64}}
-text: {words: {vocabulary: 300, long: {shortest: 48, longest: 64}, sentences: {longest: 64}}}
-random_keys: {keys: [3, 5], dimensions: [3, 4], matrices: 2}
-statements: {placement: {steps: 4, seeds: 1, untrained_seeds: 1, depths: [1, 2], untrained_depths: [1, 2]}}
-"""
-
-
-def smallest() -> dict[str, Any]:
-    """The smoke preset with fewer runs of fewer steps, every experiment and model still there."""
-    overlay = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text(encoding="utf-8"))
-    short = {"steps": 2, "evaluate_every": 1, "checkpoint_every": 2}
-    for experiment in overlay["majority"].values():
-        experiment |= short | {"sequences": 200, "batch_size": 100, "schedule_steps": 8}
-        experiment["seeds"] = dict.fromkeys(experiment["seeds"], 0) | {"layernorm": 1, "scale": 1}
-    for model in overlay["language_model"].values():
-        if model is not None and "steps" in model:
-            model |= short | {"seeds": {name: min(number, 1) for name, number in model["seeds"].items()}}
-    return planning.merged(overlay, yaml.safe_load(SMALL))
 
 
 def drawn(rng: random.Random, name: str, schema: dict[str, Any], now: Any) -> Any:
@@ -68,13 +45,13 @@ def drawn(rng: random.Random, name: str, schema: dict[str, Any], now: Any) -> An
     return {"null": None, "boolean": not now}.get(kind, now)
 
 
-def configuration(rng: random.Random, base: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """An overlay of config.yaml with one to four keys of `base` changed, and the keys with their values."""
-    changed, said = base, []
-    plain = planning.configured(ROOT / "config.yaml", base).model_dump(mode="json")
+def configuration(rng: random.Random) -> tuple[dict[str, Any], list[str]]:
+    """The smoke preset with one to four keys changed, and the keys with their values."""
+    changed, said = SMOKE, []
+    plain = planning.configured(ROOT / "config.yaml", SMOKE).model_dump(mode="json")
     leaves = [key for key in keys(plain) if not isinstance(key.value, dict) and not LEFT_ALONE & {*key.place}]
     wanted = rng.choice([1, 1, 2, 4])
-    while len(said) < wanted or changed == base:
+    while len(said) < wanted or changed == SMOKE:
         section = rng.choice(sorted({leaf.place[0] for leaf in leaves}))  # the majority task has most keys
         leaf = rng.choice([leaf for leaf in leaves if leaf.place[0] == section])
         value = overlay = drawn(rng, leaf.place[-1], leaf.schema, leaf.value)
@@ -87,13 +64,13 @@ def configuration(rng: random.Random, base: dict[str, Any]) -> tuple[dict[str, A
 
 @pytest.mark.long
 def test_what_is_accepted_runs(tmp_path):
-    """Each from the results of the smallest one; ATTACK_CONFIGURATIONS says how many, ATTACK_SEED which."""
+    """Each from the results of the smoke preset; ATTACK_CONFIGURATIONS says how many, ATTACK_SEED which."""
     rng, wrong, tried = random.Random(int(os.environ.get("ATTACK_SEED", "0"))), [], 0
-    checkout, kept = Checkout(tmp_path / "checkout", smallest()), tmp_path / "kept"
+    checkout, kept = Checkout(tmp_path / "checkout", SMOKE), tmp_path / "kept"
     checkout.run("all")
     shutil.copytree(checkout.folder, kept, symlinks=True)
     while tried < int(os.environ.get("ATTACK_CONFIGURATIONS", "1")):
-        overlay, said = configuration(rng, smallest())
+        overlay, said = configuration(rng)
         try:
             planning.configured(ROOT / "config.yaml", overlay)
         except ValueError:

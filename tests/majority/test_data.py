@@ -57,10 +57,6 @@ def test_partitions_are_counted_numbered_and_drawn_without_omission_or_repeat(si
     assert {type(part) for partition in (*walked, *drawn) for part in partition} == {int}
 
 
-def test_the_papers_task_has_69413_admissible_partitions():
-    assert partitions.count_admissible(50, 20, 6) == 69_413
-
-
 def test_uniform_sampling_is_uniform_and_the_depth_first_walk_shares_its_smallest_parts():
     """The peculiarity of the released data that uniform sampling removes."""
     sizes = (16, 5, 2)

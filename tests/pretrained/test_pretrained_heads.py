@@ -142,14 +142,11 @@ def test_tokens_are_listed_of_the_layer_in_which_most_keys_cannot_get_half():
 TOKENS = np.random.default_rng(2).permutation(60)[:48].tolist()
 
 
-def pairs_of(network):
-    return pd.concat([ceilings.pairs(layer, [AS_USED, WITHOUT_NORM]) for layer in network.record(TOKENS)])
-
-
 @pytest.mark.parametrize("architecture", ["bert", "gpt2", "llama", "qwen3"])
 def test_no_key_receives_more_than_its_ceiling(architecture, model, saved):
     """The attention is transformers' own, of its last query, which sees all keys in a causal model, too."""
-    table = pairs_of(model(architecture))
+    layers = model(architecture).record(TOKENS)
+    table = pd.concat([ceilings.pairs(layer, [AS_USED, WITHOUT_NORM]) for layer in layers])
     eager = AutoModel.from_pretrained(saved(architecture), dtype=torch.float64, attn_implementation="eager")
     with torch.no_grad():
         weights = eager.eval()(torch.tensor([TOKENS]), output_attentions=True).attentions

@@ -101,9 +101,6 @@ CAUSAL = {
     "five dimensions": gaussian(120, 5),
     "a sphere in three of four dimensions": layer_norm(gaussian(60, 4)),
     "float32": stream_like(150, 8).astype(np.float32),
-    "a lattice with duplicates": lattice(60),
-    "duplicates alone": np.repeat(gaussian(3, 2), 4, axis=0),
-    "a line": np.c_[gaussian(30, 1), np.zeros(30)],
 }
 
 

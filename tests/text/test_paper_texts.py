@@ -3,7 +3,7 @@
 import local_hub
 import pytest
 
-from layernorm_roles import planning, store
+from layernorm_roles import planning
 from layernorm_roles.language_model import tasks
 from layernorm_roles.text import downloads, tokenizer
 from layernorm_roles.text.prepare import prepare
@@ -37,17 +37,6 @@ def test_every_dataset_is_downloaded_once_and_jobs_name_what_they_read(plan):
     assert plan.labelled_sources("gpt") == []
     read = [source.dataset for source in plan.text_sources("words")]
     assert read == [source.dataset for source in [*plan.hub_sources.values()][:3]]
-
-
-def test_contexts_are_different_texts_of_the_papers_lengths(prepared):
-    _, text = prepared
-    contexts = store.read(text.contexts, "contexts")
-    long = contexts[contexts.texts == "long"].tokens
-    assert long.map(len).between(768, 1024).all() and long.map(tuple).nunique() == len(long) == 16
-    words = tokenizer.load(text.tokenizer).decode(list(long.iloc[0]))
-    paragraphs = [line for line in words.split("\n") if line.endswith(".")]
-    assert len(paragraphs) == len(set(paragraphs)) > 2
-    assert len(contexts[contexts.texts == "sentences"]) == 10
 
 
 def test_both_tasks_find_their_text(prepared, plan):

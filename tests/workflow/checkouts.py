@@ -3,10 +3,12 @@
 import logging
 import multiprocessing
 import os
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import yaml
@@ -18,6 +20,9 @@ SMOKE["majority"]["d8"]["seeds"]["dynamic_tanh"] = 1
 """The smoke preset with a norm of one's own, of which one run is trained."""
 TINY_RUNS = {"sequences": 300, "batch_size": 100, "steps": 4, "schedule_steps": 8, "evaluate_every": 2}
 """Settings of an experiment of the majority task that is trained in no time."""
+
+SEED = os.environ.get("FAULT_SEED", "0")
+"""Another seed strikes runs at other moments."""
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["snakemake.cli"])
@@ -36,9 +41,13 @@ def no_runs() -> dict[str, int]:
     return dict.fromkeys((*VARIANTS, *SPLIT_VARIANTS), 0)
 
 
-def environment(package: Path) -> dict[str, str]:
-    """An environment in which the code in `package`/src hides the installed one."""
-    return os.environ | {"PYTHONPATH": str(package / "src")}
+def environment(package: Path, folder: Path) -> dict[str, str]:
+    """An environment in which the code in `package`/src hides the installed one.
+
+    What a process in it wants from the network is written to `folder`/network.txt.
+    """
+    path = os.pathsep.join(map(str, (package / "src", Path(__file__).with_name("site"))))
+    return os.environ | {"PYTHONPATH": path, "NETWORK_LOG": str(folder / "network.txt")}
 
 
 def _main(folder: Path, environment: dict[str, str], arguments: list[str], output: str) -> None:
@@ -51,7 +60,7 @@ def _main(folder: Path, environment: dict[str, str], arguments: list[str], outpu
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    sys.path[:0] = [str(folder), environment["PYTHONPATH"]]
+    sys.path[:0] = [str(folder), *environment["PYTHONPATH"].split(os.pathsep)]
     sys.argv = ["snakemake", *arguments]
     try:
         main(arguments)
@@ -59,12 +68,22 @@ def _main(folder: Path, environment: dict[str, str], arguments: list[str], outpu
         logging.shutdown()
 
 
-def snakemake(folder: Path, *arguments: str, package: Path) -> subprocess.CompletedProcess:
-    """The end of a `snakemake` command with the code in `package`/src, forked from a process that has imported it."""
+def snakemake(
+    folder: Path, *arguments: str, package: Path, killed_after: Path | None = None
+) -> subprocess.CompletedProcess:
+    """The end of a `snakemake` command with the code in `package`/src, forked from a process that has imported it.
+
+    It is killed at a random moment of the second after the file `killed_after` is there.
+    """
     every = ["--cores", "2", *arguments]
     with tempfile.NamedTemporaryFile() as output:
-        process = FORKS.Process(target=_main, args=(folder, environment(package), every, output.name))
+        process = FORKS.Process(target=_main, args=(folder, environment(package, folder), every, output.name))
         process.start()
+        if killed_after:
+            while process.is_alive() and not killed_after.exists():
+                time.sleep(0.02)
+            time.sleep(random.Random(SEED).random())
+            process.kill()
         process.join()
         printed = Path(output.name).read_text(encoding="utf-8")
     return subprocess.CompletedProcess(every, process.exitcode, printed)
@@ -87,14 +106,15 @@ class Checkout:
         self.package = self.folder
 
     def environment(self) -> dict[str, str]:
-        return environment(self.package)
+        return environment(self.package, self.folder)
 
     def configure(self, settings: dict) -> None:
         (self.folder / "tiny.yaml").write_text(yaml.safe_dump(settings))
 
-    def snakemake(self, *arguments: str) -> subprocess.CompletedProcess:
+    def snakemake(self, *arguments: str, killed_after: Path | None = None) -> subprocess.CompletedProcess:
         """Run snakemake in the copy, on two cores and with the test's settings."""
-        return snakemake(self.folder, *arguments, "--configfile", "tiny.yaml", package=self.package)
+        given = {"package": self.package, "killed_after": killed_after}
+        return snakemake(self.folder, *arguments, "--configfile", "tiny.yaml", **given)
 
     def run(self, *arguments: str) -> str:
         done = self.snakemake(*arguments)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from checkouts import ROOT, SMOKE, command, no_runs
+from checkouts import SMOKE, Checkout, command, no_runs
 
 from layernorm_roles import files
 from layernorm_roles.planning import merged
@@ -34,17 +34,6 @@ MOST_STARTS, LONGEST = 6, 3600
 """After a fault, so many starts of the same command must be enough; seconds after which a run is given up."""
 JOBS = ".snakemake/scripts"
 """What the command of a running job has in it, and Snakemake's own has not."""
-WATCH = """
-import sys
-def watch(event, args):
-    to_a_host = event in ("socket.connect", "socket.sendto") and isinstance(args[1], tuple)
-    if to_a_host or event in ("socket.getaddrinfo", "socket.gethostbyname"):
-        with open({log!r}, "a") as file:
-            print(sys.argv, event, args, file=file)
-
-sys.addaudithook(watch)
-"""
-"""Every Python process in whose path this is sitecustomize.py notes what it wants from the network."""
 
 
 class Missed(Exception):
@@ -52,21 +41,15 @@ class Missed(Exception):
 
 
 class Trials:
-    """A `snakemake` command in the checkout `folder`: an undisturbed run, and those with faults, compared with it."""
+    """A `snakemake` command in a checkout: an undisturbed run, and those with faults, compared with it."""
 
-    def __init__(self, folder: Path, name: str, targets: tuple[str, ...] = ()):
-        self.folder, self.targets = folder, targets
-        self.results, self.reference = folder / "results" / name, folder / "undisturbed"
-        site, network = folder / "site/sitecustomize.py", folder / "network.txt"
-        network.touch()
-        site.parent.mkdir()
-        site.write_text(WATCH.format(log=str(network)))
+    def __init__(self, checkout: Checkout, name: str, targets: tuple[str, ...] = ()):
+        self.folder, self.environment, self.targets = checkout.folder, checkout.environment(), targets
+        self.results, self.reference = self.folder / "results" / name, self.folder / "undisturbed"
         began = time.monotonic()
         assert self.do(), self.output[-3000:]
         self.seconds = time.monotonic() - began
-        site.unlink()
-        self.network = network.read_text().splitlines()
-        """What the undisturbed run wanted from the network, a line each."""
+        assert not (self.folder / "network.txt").exists(), "an undisturbed run does not use the network"
         shutil.move(self.results, self.reference)
 
     @property
@@ -75,8 +58,7 @@ class Trials:
 
     def start(self, *arguments: str) -> None:
         """Start the command in a new session, so that no other process is ever signalled."""
-        path = os.pathsep.join(map(str, (self.folder / "site", ROOT / "src")))
-        own = {"env": os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}, "start_new_session": True}
+        own = {"env": self.environment | {"OMP_NUM_THREADS": "1"}, "start_new_session": True}
         with (self.folder / "output.txt").open("w") as out:
             words = command("--cores", "2", *(arguments or self.targets))
             self.process = subprocess.Popen(words, cwd=self.folder, stdout=out, stderr=out, **own)
@@ -151,8 +133,8 @@ class Trials:
                 did.append("started once more")
         raise AssertionError(f"not done after {MOST_STARTS} starts:\n{self.output[-3000:]}")
 
-    def trial(self, strike: Callable, rng: random.Random) -> list[str]:
-        """Strike the run and finish it; what that took. Fails if a file differs from the undisturbed run's."""
+    def trial(self, strike: Callable, rng: random.Random) -> None:
+        """Strike the run and finish it. Fails if a file differs from the undisturbed run's."""
         while True:
             self.clear()
             try:
@@ -166,13 +148,12 @@ class Trials:
         lost = [name for name, how in different.items() if how == "missing"]
         assert all(name.parts[0] in ("data", "runs") for name in lost), "the same command makes all results"
         # Intermediate files that nothing needed any more are made for the comparison, damaged ones if they show it.
-        if damaged and damaged.exists() and is_damaged(damaged):
+        if any(fault.startswith(f"{damaged}:") for fault in files.faults(self.results)):
             damaged.unlink()
             lost.append(damaged.relative_to(self.results))
         if lost:
             assert self.do(*(f"results/{self.results.name}/{name}" for name in lost)), self.output
         assert not self.differences(), (damaged, did, self.differences())
-        return did
 
     def differences(self) -> dict[Path, str]:
         """Files of the undisturbed run that the results lack or have with another content."""
@@ -279,15 +260,6 @@ def content(file: Path) -> bytes:
     with pa.ipc.new_stream(sink, bare.schema) as stream:
         stream.write_table(bare)
     return sink.getvalue().to_pybytes()
-
-
-def is_damaged(file: Path) -> bool:
-    """Whether the reader of this kind of file refuses `file`."""
-    try:
-        files.verify(file)
-    except ValueError:
-        return True
-    return False
 
 
 def seeds(section: str, group: str, **wanted: int) -> dict[str, int]:

@@ -3,15 +3,18 @@
 import json
 import re
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from checkouts import ROOT, SMOKE, jobs_of
+from test_compiled import PROGRAMS
 
 from layernorm_roles import files, planning, shown, store
 from layernorm_roles.evidence.claims import CLAIMS
-from layernorm_roles.exhibits import to_compare
 
 ALONE = "d3_uniform/scale/d_model_3/base_learning_rate_0.001/seeds_1000_to_1001"
 """A batch of an experiment whose batches have a job each, unlike most in the smoke preset."""
@@ -23,6 +26,9 @@ def smoke(checkout):
     made = checkout(SMOKE)
     # Its verdicts stand in the pages beside claims that are not run.
     shutil.copytree(ROOT / "results/published", made.folder / "results/published", dirs_exist_ok=True)
+    # Each kernel once: jobs that run side by side would each compile those that they need.
+    compiling = [subprocess.Popen([sys.executable, "-c", program]) for program in PROGRAMS.values()]
+    assert not any([process.wait() for process in compiling])
     made.printed = made.run()
     made.results = made.folder / "results/smoke"
     settings = planning.configured(made.folder / "config.yaml", SMOKE)
@@ -43,7 +49,8 @@ def test_every_figure_table_and_verdict_is_there_and_intact(smoke):
     assert claims.claim.tolist() == [claim.name for claim in CLAIMS]
 
 
-def test_the_run_prints_less_than_150_lines_and_ends_with_its_report(smoke):
+def test_the_run_is_offline_prints_less_than_150_lines_and_ends_with_its_report(smoke):
+    assert not (smoke.folder / "network.txt").exists()
     lines = smoke.printed.splitlines()
     assert len(lines) < 150 and max(map(len, lines)) < 400, smoke.printed
     assert re.fullmatch(r"results/smoke: \d+ claims: .+", lines[-2]), lines[-3:]
@@ -79,7 +86,7 @@ def test_tables_say_what_they_come_from_and_every_job_has_a_log(smoke):
             assert (smoke.results / file).stat().st_size
 
 
-def test_a_finished_run_does_nothing_again_is_intact_and_can_be_set_beside_another(smoke, monkeypatch):
+def test_a_finished_run_does_nothing_again_is_intact_and_can_be_set_beside_another(smoke):
     said = smoke.run("all", "check", "compare", "--config", "against=published")
     assert "  2 jobs\n" in said, "nothing but what was asked for beside `all`"
     assert "results/smoke: every file is as it was written" in said
@@ -87,13 +94,10 @@ def test_a_finished_run_does_nothing_again_is_intact_and_can_be_set_beside_anoth
     table = pd.read_csv(smoke.results / "tables/compare_published.csv").set_index("claim")
     assert table.verdict_other["faster"] == "confounded"
     assert set(table.index) == {claim.name for claim in CLAIMS}
-    monkeypatch.chdir(smoke.folder)
-    for name in ("nowhere", "smoke", "results/smoke"):
-        with pytest.raises(ValueError, match=f"against = '{name}': expected another finished reproduction"):
-            to_compare(name, "smoke")
 
 
 def test_a_damaged_file_is_named_with_the_logs_and_what_is_lost_is_made_again_with_the_same_bytes(smoke):
+    """Also if the command that makes it is killed while a job trains."""
     names = ["data/majority/d3_uniform/seed_1001.parquet", f"runs/majority/{ALONE}/majority_metrics.parquet"]
     names += [f"runs/majority/{ALONE}/weights.safetensors", "parquet/majority_metrics.parquet"]
     lost = [smoke.results / name for name in (*names, "figures/figure_1c.png", "tables/gaussian_law.md")]
@@ -113,24 +117,29 @@ def test_a_damaged_file_is_named_with_the_logs_and_what_is_lost_is_made_again_wi
     *logs, last = lines[lines.index("3 jobs failed; the log says why:") + 1 :][:4]
     assert {*logs} == {*names} and "the same command goes on" in last and len(lines) < 60
     assert "CalledProcessError" not in done.stdout and "Traceback" not in done.stdout
-    smoke.run("results/smoke/parquet/majority_metrics.parquet", "random_keys")
+    lost_files = ("results/smoke/parquet/majority_metrics.parquet", "random_keys")
+    log = smoke.results / f"logs/majority/{ALONE}.log"
+    log.unlink()
+    assert smoke.snakemake(*lost_files, killed_after=log).returncode == -signal.SIGKILL
+    assert "can be removed with the --unlock argument" in smoke.snakemake(*lost_files).stdout
+    for unlocking in (["--unlock"], []):
+        smoke.run(*lost_files, *unlocking)
     assert {path: path.read_bytes() for path in lost} == before
 
 
-@pytest.mark.parametrize(
-    "job", ["language_model/gpt/all", "measure/gpt/all", "placement/pre", "pretrained/minilm"]
-)
-def test_a_text_that_lost_a_file_is_prepared_again_for_a_job_that_reads_it(smoke, job, tmp_path):
-    aside = {smoke.results / f"origin/{job}.json": tmp_path / "1"}
-    aside |= {
-        smoke.results / f"data/text/{text}/training.npy": tmp_path / text for text in ("words", "bytes")
-    }
+def test_a_text_that_lost_a_file_is_prepared_again_for_each_job_that_reads_it(smoke, tmp_path):
+    jobs = ("language_model/gpt/all", "measure/gpt/all", "placement/pre", "pretrained/minilm")
+    origins = [f"results/smoke/origin/{job}.json" for job in jobs]
+    tokens = [f"results/smoke/data/text/{text}/training.npy" for text in ("words", "bytes")]
+    aside = {smoke.folder / file: tmp_path / str(number) for number, file in enumerate((*origins, *tokens))}
     for path, place in aside.items():
         shutil.move(path, place)
-    plan = jobs_of(smoke.run("--dry-run", f"results/smoke/origin/{job}.json"))
+    planned = smoke.run("--dry-run", "--verbose", *origins)
     for path, place in aside.items():
         shutil.move(place, path)
-    assert plan["text"] == 1, plan
+    for job in jobs:
+        assert re.search(rf"input: \S+/plan/{job}\.json, .*/training\.npy", planned), job
+    assert jobs_of(planned)["text"] == 1, "all four read one text"
 
 
 def test_snakemake_makes_its_own_report_with_captions(smoke):

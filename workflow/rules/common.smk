@@ -1,5 +1,6 @@
-# The checked settings, and the plan files of all jobs, see src/layernorm_roles/plan.py. A job's plan says all that its
-# result depends on. So its time alone counts, and those of the plans that the jobs before left as done: data are `ancient`.
+# The checked settings, and the plan files of all jobs: JSON that says all that a job's result depends on. A job is done
+# again if its plan file is newer, or the copy of it that a job left whose results it reads; data are `ancient`. See
+# src/layernorm_roles/plan.py.
 import os
 import re
 import sys
@@ -62,7 +63,7 @@ for CHOICE in {*THIS.devices.values()}:
 
 
 def done(job, name=THIS.settings.name):
-    """An input function with the files that say that other jobs, whose results `job` reads, are done as planned."""
+    """An input function: the files that say that the jobs whose results `job` reads are done as planned."""
 
     def found(wildcards):
         reproduction = name.format(**wildcards)
@@ -75,7 +76,7 @@ def done(job, name=THIS.settings.name):
 
 
 def or_end(find):
-    """The input function `find`, but its ValueError ends the workflow with one line instead of Snakemake's many."""
+    """The input function `find`, except that its ValueError ends the workflow, with one line instead of many."""
 
     def found(wildcards):
         try:
@@ -95,10 +96,7 @@ def no_target(wildcards):
 
 
 def shown(exhibits, *names):
-    """Yield the files of the groups of figures and tables `names`, or of all groups, as outputs for a rule.
-
-    `snakemake --report` shows each PNG with its caption.
-    """
+    """Yield the files of the groups of figures and tables `names`, or of all groups; a report shows PNGs with captions."""
     groups = [exhibits.groups[name] for name in names or exhibits.groups if name in exhibits.groups]
     for group in groups:
         for figure in group.figures:
@@ -109,7 +107,7 @@ def shown(exhibits, *names):
 
 
 def doubling(first):
-    """A function for Snakemake's `resources`: `first`, such as a job's memory in MB or minutes, doubled at each retry."""
+    """A function for `resources`: `first`, such as a job's memory in MB or its minutes, doubled at each retry."""
     return lambda wildcards, attempt: first * 2 ** (attempt - 1)
 
 
@@ -119,7 +117,7 @@ wildcard_constraints:
     seed=r"\d+",
 
 
-# When a reproduction begins, it is written down how its claims will be judged.
+# Before the first job it is written down how the claims will be judged.
 onstart:
     if not plan.begun(RUN):
         from layernorm_roles.evidence.claims import (

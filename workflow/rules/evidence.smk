@@ -1,5 +1,5 @@
-# From the parts of all jobs to tables, from tables to verdicts and to the page that shows them. Verdicts and pages are
-# those of this reproduction or of the kept one, results/published/: the wildcard {name} says of which.
+# From the rows that each job writes to whole tables, from tables to verdicts and to the pages that show them. The wildcard
+# {name} says whether verdicts and pages are those of this configuration or of results/published/.
 rule tables:
     input:
         plan=f"{RUN}/plan/tables/{{table}}.json",
@@ -96,7 +96,7 @@ rule settings:
         "../scripts/write_settings.py"
 
 
-# The files of a finished reproduction, but for its pages.
+# The files of finished results, but for the pages.
 FINISHED = [
     f"{RUN}/settings.json",
     *THIS.exhibits.judged,

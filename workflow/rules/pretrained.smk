@@ -1,4 +1,4 @@
-# Pretrained models: which keys of their heads can win, and how much attention they can get.
+# Pretrained models: which keys of their heads a query can select, and how much attention they can get.
 rule pretrained_measure:
     input:
         plan=f"{RUN}/plan/pretrained/{{model}}.json",

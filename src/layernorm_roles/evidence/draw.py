@@ -12,9 +12,9 @@ from layernorm_roles.evidence.tables import readable
 
 
 def draw(name: str, tables: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
-    """Draw the figure called `name`; return a matplotlib Figure.
+    """Return the figure called `name` as a matplotlib Figure.
 
-    `tables` are pandas data frames by the names of their Parquet tables, `settings` those of the reproduction.
+    `tables` are data frames by the names of their Parquet tables, `settings` those of the reproduction.
     """
     style.theme()
     figure = shown.FIGURES[name]
@@ -27,10 +27,10 @@ def draw(name: str, tables: Mapping[str, Any], settings: Mapping[str, Any]) -> A
 
 
 def draw_groups(plan: Mapping[str, Any], tables: Iterable[str | Path], outputs: Iterable[str | Path]) -> None:
-    """Draw the figures and write the readable tables of a plan's `groups` whose files are among `outputs`.
+    """Write those figures and readable tables of the plan's `groups` whose files are among `outputs`.
 
-    The plan has the reproduction's `settings` and, if there is a kept reproduction, its verdicts under `kept`; `tables`
-    are Parquet files, each named like its table.
+    `plan` also has the reproduction's `settings` and, if there is a kept reproduction, its verdicts under `kept`;
+    `tables` are Parquet files, each named like its table.
     """
     legends.name_scaled(plan["settings"].get("norms", {}))
     frames = {path.stem: store.read(path, path.stem) for path in map(Path, tables)}

@@ -1,4 +1,4 @@
-"""How figures, tables and claims call the variants, and constants that several of them share."""
+"""What figures, tables and claims call the variants, and constants that several of them share."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 from layernorm_roles.variants import BUILT_IN, label_of
 
 LEGENDS: dict[str, str] = {name: variant.label for name, variant in BUILT_IN.items()}
-"""The text of each built-in variant in legends of figures and rows of tables, in the order of the legends."""
+"""The text of each built-in variant in legends of figures and rows of tables, by its name, in the legends' order."""
 
 _SCALED: dict[str, str] = {}
 
 
 def name_scaled(norms: Mapping[str, Any]) -> None:
-    """Let `label` say "35 × projection only" of the built-in norms times a factor among `norms` of the settings."""
+    """Let `label` say "35 × projection only", say, of a built-in norm times a factor in `norms` of the settings."""
     _SCALED.update({name: label_of(**norm) for name, norm in norms.items() if isinstance(norm, Mapping)})
 
 
@@ -31,7 +31,7 @@ PAPER_MODEL = "gpt"
 """The language model of config.yaml that has the paper's sizes, whose numbers figures and tables show beside it."""
 
 FRACTIONS = {0.5: "½", 0.1: "1/10", 0.01: "1/100"}
-"""The shares of a query's attention that a key may reach or not, the largest first, and how they are written."""
+"""Shares of a query's attention, the largest first, and how they are written: whether keys reach them is tested."""
 
 LEAST_FOR_INTERVAL = 3
-"""Least number of values whose interval is shown: Student's of two is 25 times as long as their standard error."""
+"""Least number of values whose interval is shown: Student's of two is 25 standard errors long."""

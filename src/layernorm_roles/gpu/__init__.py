@@ -1,5 +1,4 @@
-"""Choice of the training device, CPU or GPU, and a check that a GPU computes what the CPU computes.
+"""Choice of the training device, CPU or GPU, and checks that a GPU computes what the CPU computes.
 
-Training code is given a `Device` (device.py) and need not know which it is. Device, precision and determinism are
-decided here alone; only the kernels of `language_model` look at the device of their tensors.
+Device, precision and determinism are decided here; of other code only the kernels of `language_model` look at devices.
 """

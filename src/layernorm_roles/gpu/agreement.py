@@ -10,9 +10,8 @@ from torch import Tensor, nn
 TOLERANCE = 1e-4
 """Largest relative difference that is accepted between a number and its reference (CPU, or float64)."""
 SMALLEST_SHARE = 1e-2
-"""Share of the whole gradient's norm: a difference in a parameter's gradient is taken relative to that gradient's norm,
-or to this share of the whole gradient's norm, if that is more. In a gradient that is close to zero, rounding errors
-would otherwise count as large differences."""
+"""A difference in a parameter's gradient is taken relative to that gradient's norm, or to this share of the whole
+gradient's norm, if that is more; else rounding errors would count as large in a gradient close to zero."""
 
 
 class Derivatives(NamedTuple):
@@ -24,10 +23,9 @@ class Derivatives(NamedTuple):
 
 
 def derivatives(model: nn.Module, batch: tuple[np.ndarray, ...], device: str) -> Derivatives:
-    """The loss of one batch, and its gradients, computed on `device` (a name that torch knows) without dropout.
+    """The loss `model.loss(*batch)` and its gradients, without dropout, on `device` (a name that torch knows).
 
-    The loss is `model.loss(*batch)`, with the arrays of `batch` as tensors on `device`. The model stays on that device;
-    its parameters and its training mode do not change.
+    The arrays of `batch` become tensors there; the model stays there, with its parameters and training mode unchanged.
     """
     was_training = model.training
     model.to(device).eval()
@@ -44,9 +42,9 @@ def derivatives(model: nn.Module, batch: tuple[np.ndarray, ...], device: str) ->
 
 
 def difference(one: Derivatives, other: Derivatives) -> str | None:
-    """A sentence on the first disagreement between a CPU (`one`) and a GPU (`other`), or None if there is none.
+    """A sentence on the first loss or gradient in which CPU (`one`) and GPU (`other`) disagree, or None.
 
-    Two losses, or two gradients of a parameter, disagree if they differ by more than TOLERANCE, relatively.
+    They disagree if they differ by more than TOLERANCE, relatively.
     """
     if not abs(one.loss - other.loss) <= TOLERANCE * abs(one.loss):  # also if a number is not finite
         return f"the loss is {one.loss:.8g} on the CPU and {other.loss:.8g} on the GPU"
@@ -65,10 +63,7 @@ def difference(one: Derivatives, other: Derivatives) -> str | None:
 
 
 class Operator(NamedTuple):
-    """A function of a model, such as attention, that is tested by itself on a GPU.
-
-    An error in it may hardly change the loss of an untrained model.
-    """
+    """A function of a model, such as attention, tested alone, as an error in it may hardly change the model's loss."""
 
     name: str
     function: Callable[..., Tensor]
@@ -81,8 +76,7 @@ class Operator(NamedTuple):
 def operator_difference(operator: Operator, device: str) -> str | None:
     """A sentence on the first disagreement of an operator in float32 with float64 on `device`; None if there is none.
 
-    The operator's result and its gradients are compared, on standard normal inputs. In an untrained model attention
-    scores are close to 0, so that loss and gradients would hardly show an error in them.
+    Its result and gradients at standard normal inputs may differ by TOLERANCE, relatively.
     """
     generator = torch.Generator().manual_seed(0)
     inputs = [torch.randn(shape, generator=generator) for shape in operator.shapes]

@@ -4,9 +4,7 @@ import os
 from typing import NamedTuple
 
 DECIDED = "LAYERNORM_ROLES_AUTO_DEVICE"
-"""The environment variable that hands the device chosen for `auto` on to the processes of the workflow's jobs.
-
-Snakemake evaluates the rules again in each of these processes, which may see other GPUs than the first process."""
+"""The environment variable with the device chosen for `auto`, for the jobs' processes, which may see other GPUs."""
 
 
 class Choice(NamedTuple):
@@ -21,8 +19,7 @@ class Choice(NamedTuple):
 def choose(wanted: str) -> Choice:
     """The device that a value of config.yaml means: "auto", "cpu" or "cuda".
 
-    "auto" means the GPU of this machine if torch finds one, else the CPU; jobs that run on other machines need one of
-    the other two. For "cuda" nothing is checked here: a job that then finds no GPU fails with a message.
+    "auto" means the GPU of this machine if torch finds one, else the CPU. Whether "cuda" exists is not checked here.
     """
     if wanted != "auto":
         return Choice(wanted, "")
@@ -36,9 +33,6 @@ def choose(wanted: str) -> Choice:
 
 
 def hand_down(choice: Choice) -> None:
-    """Set an environment variable by which "auto" means the device of `choice` in all processes that this one starts.
-
-    If config.yaml names a device, nothing is set.
-    """
+    """Let "auto" mean the device of `choice` in the processes that this one starts, if config.yaml says "auto"."""
     if choice.why:
         os.environ[DECIDED] = choice.device

@@ -1,10 +1,8 @@
 """One interface for the CPU and the GPU on which a model is trained, so that training code need not know which it is.
 
-    device = open_device("cuda")                  # a ValueError with torch's words if there is no GPU
-    device.compare(derivatives, "gpt seed 3")     # a ValueError if the GPU computes other numbers than the CPU
-    model.to(device.name)
-
-Only training code imports this module, since it imports torch.
+>>> device = open_device("cuda")                  # a ValueError with torch's words if there is no GPU
+>>> device.compare(derivatives, "gpt seed 3")     # a ValueError if the GPU computes other numbers than the CPU
+>>> model.to(device.name)
 """
 
 import logging
@@ -63,9 +61,8 @@ class Device:
 class GPU(Device):
     """A GPU, torch's current CUDA device, set to deterministic algorithms and to float32 without TF32.
 
-    `on_difference` says what follows if the GPU's numbers differ from the reference's: "stop" raises a ValueError,
-    "warn" prints a warning. The constructor raises torch's RuntimeError, or in a build of torch without CUDA its
-    AssertionError, if there is no GPU that torch can use.
+    With `on_difference` "stop" a check that finds wrong numbers raises a ValueError, with "warn" it prints a warning.
+    Raises torch's RuntimeError, or AssertionError without CUDA, if torch can use no GPU.
     """
 
     name = "cuda"
@@ -94,8 +91,7 @@ class GPU(Device):
     def compare(self, derivatives: Callable[[str], agreement.Derivatives], title: str) -> None:
         """Check that loss and gradients of one batch, which `derivatives` computes on a named device, equal the CPU's.
 
-        A relative difference above `agreement.TOLERANCE` raises a ValueError that begins with `title`, or prints it as
-        a warning if `on_difference` is "warn".
+        A relative difference over `agreement.TOLERANCE` raises or warns, as `on_difference` says, with `title` first.
         """
         here, there = derivatives("cpu"), derivatives(self.name)
         log.info("loss %.8g on the CPU, %.8g on the GPU", here.loss, there.loss)
@@ -108,8 +104,7 @@ class GPU(Device):
     def check(self, operators: Iterable[agreement.Operator], title: str) -> None:
         """Check that each operator's result and gradients in float32 equal those in float64, both on the GPU.
 
-        A relative difference above `agreement.TOLERANCE` raises a ValueError that begins with `title`, or prints it as
-        a warning if `on_difference` is "warn".
+        A relative difference over `agreement.TOLERANCE` raises or warns, as `on_difference` says, with `title` first.
         """
         differences = (agreement.operator_difference(operator, self.name) for operator in operators)
         self._note(
@@ -131,10 +126,9 @@ class GPU(Device):
 
 
 def open_device(name: str, on_difference: str = "stop", key: str = "device") -> Device:
-    """The device for training that `name`, "cpu" or "cuda", stands for.
+    """The training device that `name`, "cpu" or "cuda", stands for; ValueError if there is no GPU that torch can use.
 
-    `on_difference` is the value of device_check in config.yaml (see `GPU`), and `key` is the key of config.yaml that
-    names the device, for the error message: a ValueError is raised if there is no GPU that torch can use.
+    `on_difference` is device_check of config.yaml (see `GPU`); `key` is the key that names the device, for messages.
     """
     if name == "cpu":
         return Device()

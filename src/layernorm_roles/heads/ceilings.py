@@ -1,7 +1,6 @@
 """How much attention the keys of a layer's heads can get, and do get: proved bounds and tables of them.
 
-The ceiling of a key is the largest attention weight that a query of a set gives it. The softmax is over all keys of the
-context, the text that the model reads, also in a causal layer, whose queries meet fewer.
+A key's ceiling is the largest attention weight that a query of a set gives it, in a softmax over all keys of a text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,9 +20,8 @@ HALF = 0.5
 def queries_behind_norm(layer: Layer, head: int) -> QueryEllipsoid | None:
     """The ellipsoid of queries that a head can compute from outputs of the norm before attention; None if unknown.
 
-    It is unknown where the norm is, or is of a kind that confines nothing, where queries are normed once more, or where
-    a rotary embedding turns them, which gives each position another ellipsoid. The factor of attention scores is
-    contained in the queries.
+    The queries contain the factor of attention scores. The ellipsoid is unknown where the norm is, or is neither a
+    LayerNorm nor an RMSNorm, and where queries are normed again or turned by a rotary embedding.
     """
     norm, projection = layer.norm, layer.query_projection
     if norm is None or projection is None or projection.norm is not None or projection.rotation is not None:
@@ -37,12 +35,11 @@ def queries_behind_norm(layer: Layer, head: int) -> QueryEllipsoid | None:
 def pairs(layer: Layer, normalised: Sequence[str]) -> pd.DataFrame:
     """A table of proved bounds on the attention that each key of a layer can get in each query head.
 
-    There is a row for each query head, key, kind of keys in `normalised` (AS_USED, the head's keys, or WITHOUT_NORM,
-    see `keys_without_norm`) and set of queries (ANY, all of them, or NORM, those that the head can compute behind its
-    norm). Columns layer, head (of the queries), position (of the key), queries, normalised, n_keys, dimensions, lower
-    and upper (bounds on the largest attention weight) and received_max (the largest weight that the context's own
-    queries give the key; NaN for WITHOUT_NORM). Rows for WITHOUT_NORM or NORM are missing where the layer's norm is
-    unknown.
+    It has a row for each query head, key, kind of keys in `normalised` (AS_USED, or WITHOUT_NORM of
+    `keys_without_norm`) and set of queries (ANY, or NORM: those that the head can compute behind its norm). Without a
+    known norm there are no rows for WITHOUT_NORM or NORM. Columns: layer, head (of the queries), position (of the key),
+    queries, normalised, n_keys, dimensions, lower and upper (bounds on the largest attention weight) and received_max
+    (the largest weight from the text's own queries; NaN for WITHOUT_NORM).
     """
     parts = []
     for kind in normalised:
@@ -67,9 +64,9 @@ def pairs(layer: Layer, normalised: Sequence[str]) -> pd.DataFrame:
 def summary(pairs: pd.DataFrame) -> pd.DataFrame:
     """A table that counts keys by how much attention they can get, for each text, set of queries and kind of keys.
 
-    `pairs` is what the function `pairs` returns, with a column context, the number of the text. There is a row for each
-    layer, and one with no layer for all layers together. The text's own queries are a set, too, whose lower and upper
-    bounds are both what they give. The columns are those of table attention_ceilings in schemas.csv, from context on.
+    `pairs` is a table of the function `pairs` with a column context, the number of the text. A row is for one layer, or
+    for all where its layer is null. The text's own queries are a further set. Columns: those of attention_ceilings in
+    schemas.csv from context on.
     """
     own = pairs[(pairs.queries == ANY) & (pairs.normalised == AS_USED)]
     own = own.assign(queries=OWN, lower=own.received_max, upper=own.received_max)
@@ -99,10 +96,9 @@ def _below(values: pd.Series) -> np.ndarray:
 def of_tokens(pairs: pd.DataFrame, words: Mapping[int, Sequence[str]]) -> pd.DataFrame:
     """A table of tokens with an upper bound on the attention that the key of each can get, in one layer's heads.
 
-    The layer is the one in which most keys cannot get half of the attention of any query that a head can compute behind
-    its norm; the bounds are over these queries. No rows if no norm is known. `pairs` is what the function `pairs`
-    returns, with the column context; `words` has the tokens' texts by the number of their context. Columns of table
-    token_ceilings in schemas.csv but model.
+    Bounds are over queries that a head can compute behind its norm, in the layer with the largest share of keys whose
+    bound is below 0.5. No rows if no norm is known. `pairs` is a table of the function `pairs` with a column context,
+    the number of a text; `words` has each text's tokens. Columns: those of token_ceilings in schemas.csv but model.
     """
     chosen = pairs[(pairs.queries == NORM) & (pairs.normalised == AS_USED)]
     shares = (chosen.upper < HALF).groupby(chosen.layer).mean()

@@ -15,18 +15,16 @@ from layernorm_roles.selectability.certificates import Certificates
 from layernorm_roles.selectability.certify import certify_many
 
 DIGITS = 1
-"""Number of significant digits of the margins and residuals of proofs (see `Certificates`) in tables; they are rounded
-to the side of caution."""
+"""Number of significant digits of margins and residuals of certificates in tables, rounded to the side of caution."""
 
 Stack = Float[np.ndarray, "matrices n d"]
 
 
 def keys_without_norm(layer: Layer) -> Float[np.ndarray, "key_heads n d_head"] | None:
-    """The keys that the heads of a layer would have if its norm scaled all vectors by one number; None if not known.
+    """Keys of a layer's heads if its norm divided all vectors by one number, not each by its length; None if unknown.
 
-    A norm divides each vector by that vector's length. Here the residual stream before the norm, projected (for a
-    LayerNorm), is multiplied by a single number that gives it the mean square of the standardised stream. The norm's
-    gain and bias, W_K, b_K and the rotary embedding follow as in the model.
+    The residual stream before the norm, projected (for a LayerNorm), is multiplied by the number that gives it the mean
+    square of the normed stream. The norm's gain and bias, W_K, b_K and the rotary embedding follow as in the model.
     """
     if layer.norm is None:
         return None
@@ -37,10 +35,7 @@ def keys_without_norm(layer: Layer) -> Float[np.ndarray, "key_heads n d_head"] |
 
 
 def cut(keys: Float[np.ndarray, "heads n d"], dimensions: int) -> Float[np.ndarray, "heads n r"]:
-    """The coordinates of each head's keys, minus their mean, along their first `dimensions` principal components.
-
-    A head's principal components are the directions in which its keys on the text differ most.
-    """
+    """Each head's keys, minus their mean, in coordinates of their first `dimensions` principal components."""
     centred = keys - keys.mean(axis=1, keepdims=True)
     components = np.linalg.svd(centred, full_matrices=False).Vh[:, :dimensions]
     return centred @ components.swapaxes(1, 2)
@@ -54,11 +49,10 @@ def _without_eps(keys: Float[np.ndarray, "*heads n d"] | None) -> Float[np.ndarr
 def stacks_at(site: str, layer: Layer, cuts: Sequence[int]) -> list[Stack]:
     """The matrices of keys of a layer at a site: one in the residual stream, or one for each key head.
 
-    The sites are `before_norm`, the residual stream before the norm; `after_norm`, the input of attention; `head`, the
-    keys as the heads use them; `head_without_norm`, see `keys_without_norm`; `head_cut`, the keys of the heads in as
-    many principal components as each number in `cuts` that is below their dimension and their number; and
-    `after_norm_exact` and `head_exact`, the keys as a norm with eps = 0 would give them. The list has one array, for
-    `head_cut` one for each of these numbers; it is empty where the keys are not known.
+    Sites: `before_norm`, the residual stream; `after_norm`, the input of attention; `head`, the keys as heads use them;
+    `head_without_norm`, see `keys_without_norm`; `head_cut`, the heads' keys in as many principal components as each
+    number of `cuts` that is below their dimension and number; `after_norm_exact` and `head_exact`, as a norm with eps =
+    0 would give them. The list has one array, `head_cut` one for each number; it is empty where keys are not known.
     """
     if site == "head_cut":
         return [cut(layer.keys, d) for d in cuts if d < min(layer.keys.shape[1:])]
@@ -79,15 +73,14 @@ class CertifiedKeys(NamedTuple):
     layer: int
     site: str
     causal: bool
-    """Whether the rivals of a key are only the keys before it, not all keys of the context."""
+    """Whether the rivals of a key are only the keys before it, not all keys of the text."""
     keys: Stack
     certificates: Certificates
 
     def rows(self, context: int) -> Iterator[tuple]:
         """Yield, for each matrix of keys, a row for `table`: how many keys no query selects, and the weakest proofs.
 
-        `context` is the number of the text that the keys are from. Raises ValueError if a certificate does not prove
-        its verdict.
+        `context` is the number of the keys' text. Raises ValueError if a certificate does not prove its verdict.
         """
         _, n, d = self.keys.shape
         verified = zip(self.certificates.verdict, *self.certificates.verify(self.keys), strict=True)
@@ -104,9 +97,8 @@ class CertifiedKeys(NamedTuple):
 def certified(layer: Layer, sites: Sequence[str], cuts: Sequence[int] = ()) -> Iterator[CertifiedKeys]:
     """Yield the keys of a layer at each of `sites`, and for each key whether a query can select it, with proof.
 
-    `sites` are stations of the vectors on their way to the heads, such as after_norm; `stacks_at` lists them and says
-    what `cuts` are. In a causal layer the keys of the heads (site head) come a second time, with only the keys before a
-    key as its rivals.
+    `stacks_at` lists the sites and says what `cuts` are. In a causal layer the keys of the heads (site head) come a
+    second time, with only the keys before a key as its rivals.
     """
     for site in sites:
         for keys in stacks_at(site, layer, cuts):
@@ -115,7 +107,7 @@ def certified(layer: Layer, sites: Sequence[str], cuts: Sequence[int] = ()) -> I
 
 
 def table(rows: Iterable[tuple]) -> pd.DataFrame:
-    """A data frame of the rows that `CertifiedKeys.rows` yields: how many keys of each matrix some query can select.
+    """A data frame of the rows that `CertifiedKeys.rows` yields: how many keys of each matrix no query can select.
 
     The columns are those of tables key_selectability and pretrained_keys in schemas.csv, from context on.
     """

@@ -31,7 +31,7 @@ class LearnedNorm:
         return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + self.eps)
 
     def __call__(self, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
-        """The norm of the vectors x, with gain and bias, in float64."""
+        """The vectors x after the norm, with gain and bias, in float64."""
         return self.gain * self.standardised(x) + self.bias
 
 
@@ -39,8 +39,8 @@ class LearnedNorm:
 class Rotation:
     """The rotary embedding of a text (Su et al. 2021): turns pairs of coordinates by angles that depend on position.
 
-    Coordinate c is paired with c + r/2. Coordinates from r on stay as they are. transformers computes cosines and sines
-    in float32, so that a rotation changes lengths by up to 1e-7.
+    Coordinate c is paired with c + r/2; coordinates from r on stay. As transformers computes cosines and sines in
+    float32, a rotation changes lengths by up to 1e-7.
     """
 
     cos: Float[np.ndarray, "n r"]
@@ -76,10 +76,7 @@ class Projection:
 
 @dataclass(frozen=True)
 class Layer:
-    """What one layer's attention computes on one text of n tokens, in float64.
-
-    A head's scores are queries @ keys.T * scaling.
-    """
+    """What one layer's attention computes on a text of n tokens, in float64; scores are queries @ keys.T * scaling."""
 
     layer: int
     """Number of the layer, from 1, in the order in which the model calls its layers."""
@@ -96,14 +93,11 @@ class Layer:
     before_norm: Float[np.ndarray, "n d"] | None
     """Residual stream before the norm whose output is `attention_input`; None if it is not known."""
     norm: LearnedNorm | None
-    """The norm before attention: attention_input = norm(before_norm). None if it is not known, or neither a LayerNorm
-    nor an RMSNorm."""
+    """The norm before attention: attention_input = norm(before_norm). None if unknown, or no LayerNorm or RMSNorm."""
     query_projection: Projection | None
-    """The map to the queries, by W_Q, b_Q and what follows: queries = query_projection(attention_input). None where
-    `attention_input` is None."""
+    """W_Q, b_Q and what follows: queries = query_projection(attention_input). None where `attention_input` is None."""
     key_projection: Projection | None
-    """The map to the keys, by W_K, b_K and what follows: keys = key_projection(attention_input). None where
-    `attention_input` is None."""
+    """W_K, b_K and what follows: keys = key_projection(attention_input). None where `attention_input` is None."""
 
     @property
     def causal(self) -> bool:
@@ -113,8 +107,7 @@ class Layer:
     def key_head(self, head: int) -> int:
         """The index of the key head whose keys the queries of query head `head` meet.
 
-        Query heads that share a key head stand side by side: with two key heads for four query heads, the first two
-        query heads share the first one (grouped queries, Ainslie et al. 2023).
+        With 2 key heads for 4 query heads, the first two share the first one (grouped queries, Ainslie et al. 2023).
         """
         return head // (len(self.queries) // len(self.keys))
 
@@ -129,8 +122,7 @@ class Layer:
 def layers(model: Any, contexts: Mapping[int, Sequence[int]], what: str) -> Iterator[tuple[int, Layer]]:
     """For each text in `contexts`, yield its number with the `Layer` of each layer of attention, first layer first.
 
-    `model` has a method `record`, which gives the layers for token ids; `contexts` has the token ids of each text by
-    its number, and `what` is the title of the progress that is printed on the terminal.
+    `contexts` has the token ids of each text by its number, for `model.record`; `what` is the title of the progress.
     """
     progress = Progress(what, len(contexts), "contexts")
     for done, (number, tokens) in enumerate(contexts.items(), start=1):

@@ -1,1 +1,1 @@
-"""The paper's language models, small GPT-2s and BERTs: training, and tests which attention keys a query can select."""
+"""Small GPT-2s and BERTs as in Brody et al. (2023): training, and tests of which attention keys a query can select."""

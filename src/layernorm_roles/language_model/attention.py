@@ -1,9 +1,8 @@
 """Causal attention, softmax(q k' / sqrt(d_head)) v, that is fast for heads of very few dimensions.
 
 General kernels fill a processor's vector registers with the dimensions of a head, of which the paper's models have two.
-On the CPU in float32 the module `kernels` fills the registers with keys, and never stores the matrix of scores: the
-backward pass computes its rows again from their log-sum-exps. In float64, for larger heads and on a GPU, attention is
-torch's scaled_dot_product_attention; on a GPU heads are padded to a size that its fused kernels accept.
+In float32 on the CPU the compiled kernels used here fill them with keys instead, and never store the matrix of scores.
+In float64, for larger heads and on a GPU, attention is torch's scaled_dot_product_attention.
 """
 
 from typing import Any
@@ -21,20 +20,19 @@ from layernorm_roles.language_model.kernels import COMPILING, softmax
 from layernorm_roles.language_model.kernels import attention as kernels
 
 WIDEST_HEAD = 16
-"""Largest number of dimensions of a head for which the compiled kernel is used: above it torch's is faster."""
+"""Largest dimension of a head for which the compiled CPU kernel is used: for larger heads torch's is faster."""
 ALIGNMENT = 8
-"""torch's fused CUDA kernels take heads whose number of dimensions is a multiple of this: they load 16 bytes at a time,
-which are 8 numbers of half precision. For other heads torch uses a kernel that writes all scores to memory."""
+"""torch's fused CUDA attention wants head dimensions that are a multiple of this: 16 bytes in half precision."""
 
 
 def causal_attention(
     qkv: Float[Tensor, "batch n three_d_model"], heads: int, dropout: float = 0.0
 ) -> Float[Tensor, "batch n d_model"]:
-    """Causal multi-head attention: for each query the mean of the values up to its position, weighted by a softmax.
+    """Causal multi-head attention, softmax(q k' / sqrt(d_head)) v, which can be differentiated once.
 
     The last axis of `qkv` has the queries of all heads, one head after another, then all keys, then all values; the
-    last axis of the result has the outputs of the heads, one after another. `dropout` is the share of the attention
-    weights that is set to 0. The result can be differentiated once.
+    last axis of the result has the heads' outputs, one head after another. `dropout` is the probability with which an
+    attention weight is set to 0, as in torch.
     """
     if qkv.device.type == "cpu" and qkv.dtype == torch.float32 and qkv.shape[-1] <= 3 * heads * WIDEST_HEAD:
         return _CausalAttention.apply(qkv, heads, dropout)
@@ -44,7 +42,7 @@ def causal_attention(
 def split(
     qkv: Float[Tensor, "batch n three_d_model"], heads: int
 ) -> tuple[Float[Tensor, "batch heads n d_head"], ...]:
-    """Split a tensor laid out like the argument `qkv` of `causal_attention` into queries, keys and values by head."""
+    """Split a tensor whose last axis holds all queries, all keys and all values, head after head, into these three."""
     return tuple(part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in qkv.chunk(3, dim=-1))
 
 
@@ -54,7 +52,7 @@ def attention(
     v: Float[Tensor, "batch heads n d_head"],
     **options: Any,
 ) -> Float[Tensor, "batch heads n d_head"]:
-    """torch's scaled_dot_product_attention with its `options`; on a GPU it is `widened_attention`."""
+    """torch's scaled_dot_product_attention with its keyword `options`; on a GPU it is `widened_attention`."""
     on_device = widened_attention if q.device.type == "cuda" else F.scaled_dot_product_attention
     return on_device(q, k, v, **options)
 
@@ -65,10 +63,7 @@ def widened_attention(
     v: Float[Tensor, "batch heads n d_head"],
     **options: Any,
 ) -> Float[Tensor, "batch heads n d_head"]:
-    """torch's scaled_dot_product_attention, with heads padded by zero dimensions for its fused CUDA kernels.
-
-    The padding, to a multiple of ALIGNMENT dimensions, does not change the result.
-    """
+    """torch's scaled_dot_product_attention on heads padded with zeros to a size that its fused CUDA kernels take."""
     d = q.shape[-1]
     wide = (F.pad(t, (0, -d % ALIGNMENT)) for t in (q, k, v))
     return F.scaled_dot_product_attention(*wide, scale=d**-0.5, **options)[..., :d]
@@ -79,10 +74,7 @@ class _CausalAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, qkv, heads, dropout):
-        """The attention output (batch, n, d_model) for the arguments of `causal_attention`.
-
-        Saves qkv, the output, the log-sum-exp of each query's scores and the dropout mask for `backward`.
-        """
+        """Output (batch, n, d_model) of causal attention on qkv (batch, n, 3 d_model); saves what `backward` needs."""
         qkv, (batch, n, width) = qkv.contiguous(), qkv.shape
         out = qkv.new_empty(batch, n, width // 3)
         log_total = qkv.new_empty(batch * heads, softmax.padded(n))
@@ -106,7 +98,6 @@ class _CausalAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        """The loss's gradient with respect to qkv, from its gradient `grad` with respect to the attention output."""
         qkv_grad = torch.empty_like(ctx.saved_tensors[0])
         tensors = (*ctx.saved_tensors, grad.contiguous(), qkv_grad)
         qkv, mask, *arrays = (None if t is None else t.detach().numpy() for t in tensors)

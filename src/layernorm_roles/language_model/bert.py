@@ -3,9 +3,8 @@
     x = norm(E[token] + P[position] + T)
     x = norm(x + attention(x));   x = norm(x + feed_forward(x))        in each layer
 
-T is the segment embedding, and `norm` a LayerNorm with gain and bias or the identity: a layer's keys are made from the
-output of the norm that precedes its attention. The model predicts masked tokens or, as in the paper, classes of
-sentences.
+E, P and T are the token, position and segment embeddings, and `norm` is a LayerNorm with gain and bias or the identity.
+The model predicts masked tokens or, as in the paper, classes of sentences.
 
 Source: Brody et al. 2023, appendix, and its bert_small_dim_config.json; Devlin et al. 2019.
 """
@@ -27,9 +26,9 @@ from layernorm_roles.settings.language_model import BERTSettings
 from layernorm_roles.variants import BERT_VARIANTS, NO_ATTENTION_VARIANT
 
 MASK, CLASS, PAD = SPECIAL_TOKENS = range(3)
-"""BERT's special tokens: the token id of each is this number plus the vocabulary size of the tokenizer."""
+"""BERT's special tokens; the token id of each is its number here plus the tokenizer's vocabulary size."""
 EPS = 1e-12
-"""eps of all LayerNorms of a BERT, as in the original one."""
+"""eps of every LayerNorm of a BERT, as in Devlin et al. (2019)."""
 
 
 class BERTLayer(nn.Module):
@@ -46,10 +45,7 @@ class BERTLayer(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch n d"], present: Bool[Tensor, "batch 1 1 n"] | None
     ) -> Float[Tensor, "batch n d"]:
-        """The layer's output before its last norm (`norm_2`, which the caller applies).
-
-        `present` is False where a token is padding, and None if there is none.
-        """
+        """The output before `norm_2`, which the caller applies; `present` is False at padding, or None without any."""
         if self.out is not None:
             y = attention(*split(self.qkv(x), self.heads), attn_mask=present).transpose(1, 2).flatten(2)
             x = self.norm_1(x + self.dropout(self.out(y)))
@@ -86,7 +82,7 @@ class BERT(nn.Module):
     def forward(
         self, tokens: Integer[Tensor, "batch n"], present: Bool[Tensor, "batch n"] | None = None
     ) -> Float[Tensor, "batch n d"]:
-        """The hidden states after the last layer; `present` is False where a token is padding, None without padding."""
+        """The hidden states after the last layer; `present` is False where a token is padding, None if no token is."""
         mask = None if present is None else present[:, None, None]
         x = self.dropout(self.norm_0(self.embed(tokens)))
         for layer in self.layers:
@@ -103,7 +99,7 @@ class BERT(nn.Module):
         where: Integer[Tensor, "batch *masked"],
         targets: Integer[Tensor, "batch *masked"],
     ) -> Float[Tensor, ""]:
-        """Mean cross-entropy in nats, of the predicted tokens or of the sentences' classes.
+        """Mean cross-entropy in nats: of masked tokens or, if the model was built with `classes`, of sentence classes.
 
         For masked tokens `where` (batch, masked) has their positions and `targets` (batch, masked) the true tokens; for
         sentences `where` (batch,) has their lengths in tokens and `targets` (batch,) their classes.
@@ -120,9 +116,9 @@ class BERT(nn.Module):
 
     @torch.no_grad()
     def record(self, tokens: Sequence[int]) -> list[Layer]:
-        """Run the model on one text and return, for each layer with attention, its queries, keys and attention inputs.
+        """For one text, given by its token ids, the queries, keys and attention input of each layer that has attention.
 
-        `tokens` are the text's token ids. Call `eval()` before, so that there is no dropout.
+        Call `eval()` before, so that there is no dropout.
         """
         layers, before, norm = [], self.embed(torch.tensor([list(tokens)])), self.norm_0
         for number, layer in enumerate(self.layers, start=1):
@@ -143,9 +139,9 @@ def _norm(d_model: int, normed: bool) -> nn.Module:
 def build(
     settings: BERTSettings, variant: str, norm: str, vocabulary: int, seed: int, classes: int | None = None
 ) -> BERT:
-    """A BERT with initial parameters drawn from `seed`; `variant` is a key of BERT_VARIANTS, else ValueError is raised.
+    """A BERT with initial parameters drawn from `seed`; raises ValueError if `variant` is not a key of BERT_VARIANTS.
 
-    `classes` is that of `BERT`; `norm` is ignored, and there for the signature that `model.build` has.
+    With `classes` the model classifies sentences, otherwise it predicts masked tokens. `norm` is ignored.
     """
     if variant not in BERT_VARIANTS:
         raise ValueError(f"BERT has no variant {variant!r}: expected one of {', '.join(BERT_VARIANTS)}")

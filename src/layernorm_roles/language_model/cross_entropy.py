@@ -2,13 +2,10 @@
 
 At hidden size 8 almost all computation is in the logits: for 2,048 tokens and a vocabulary of 50,257 entries they take
 400 MB, and their softmax and gradient as much again. Here loss and both gradients are computed for a few tokens at a
-time, in one pass over the vocabulary.
-
-One pass is enough because the softmax's shift is known beforehand. Softmax needs exp(logit - shift) without overflow;
-usually the shift is the largest logit, whose search takes another pass. By the Cauchy-Schwarz inequality no logit h.w
-exceeds |h| max|w|, nor is any below the negative of this bound. With the bound as shift, all exponents lie in
-[-2 |h| max|w|, 0]: where that is above -80, every exponential is a normal float32 number and no accuracy is lost.
-Elsewhere the kernel searches for the largest logit.
+time, in one pass over the vocabulary: the softmax's shift, usually the largest logit, is a bound that is known before.
+By the Cauchy-Schwarz inequality no logit h.w exceeds |h| max|w| in magnitude. With this bound as shift, all exponents
+lie in [-2 |h| max|w|, 0]: where that is above -80, every exponential is a normal float32 number and no accuracy is
+lost. Elsewhere, and always on a GPU, another pass searches for the largest logit.
 """
 
 import torch
@@ -25,7 +22,7 @@ from layernorm_roles.slices import slices
 LossAndGradients = tuple[
     Float[Tensor, ""], Float[Tensor, "tokens d"] | None, Float[Tensor, "entries d"] | None
 ]
-"""The mean loss, and its gradients by the hidden states and by the readout weight, or None if they are not wanted."""
+"""The mean loss, and its gradients with respect to hidden states and readout weight, or None if they are not wanted."""
 
 
 def linear_cross_entropy(
@@ -44,7 +41,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, hidden, weight, targets, gradients):
-        """The mean loss for the arguments of `linear_cross_entropy`; saves the gradients for `backward`, if wanted."""
+        """The mean cross-entropy of the logits hidden @ weight.T; saves its gradients for `backward` if `gradients`."""
         in_loop = hidden.dtype == torch.float32 and hidden.device.type == "cpu"
         compute = fused if in_loop else chunked
         loss, hidden_grad, weight_grad = compute(hidden, weight, targets, gradients=gradients)
@@ -53,7 +50,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        """The gradients with respect to `hidden` and `weight`, times `grad`, the gradient with respect to the loss."""
         hidden_grad, weight_grad = ctx.saved_tensors
         return grad * hidden_grad, grad * weight_grad, None, None
 
@@ -69,7 +65,7 @@ def chunked(
     chunk: int | None = None,
     gradients: bool = True,
 ) -> LossAndGradients:
-    """The loss of `linear_cross_entropy`, and its gradients if wanted, by products of `chunk` tokens, on any device.
+    """Mean cross-entropy of the logits hidden @ weight.T, and its gradients, by matrix products of `chunk` tokens each.
 
     The default of `chunk` is the device's number in TOKENS_TOGETHER. With w' = (w, 1) and h' = (h, -shift), the shifted
     exponentials are e = exp(h' w'^T), and the single product e w' gives both sum(e w), the gradient's numerator, and
@@ -107,7 +103,7 @@ def fused(
     targets: Integer[Tensor, " tokens"],
     gradients: bool = True,
 ) -> LossAndGradients:
-    """The loss of `linear_cross_entropy`, and its gradients if wanted, by one compiled loop, on the CPU in float32.
+    """Mean cross-entropy of the logits hidden @ weight.T, and its gradients, by a compiled float32 loop on the CPU.
 
     Raises ValueError if the shapes do not fit together, or if a target is not an index into the vocabulary.
     """

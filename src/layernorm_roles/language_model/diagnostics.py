@@ -1,9 +1,9 @@
-"""How much a GPT's attention contributes in the course of training: its worth, the size of its input, its scores.
+"""How much attention contributes to a GPT in training: its worth, the size of its input, the spread of its scores.
 
 The *worth* of attention is by how much the validation loss rises if in every layer the output of attention is replaced
-by a constant, its mean over all tokens of the validation batches. (To leave attention out instead would also remove the
-bias of W_O, which a model learns long before it attends.) The worth of the scores is by how much the validation loss
-rises if all attention scores are set to 0, so that a query attends equally to all keys up to its position.
+by a constant, its mean over all validation tokens. (To leave attention out would also remove the bias of W_O, which a
+model learns long before it attends.) The worth of the scores is by how much the validation loss rises if all attention
+scores are set to 0, so that a query attends equally to all keys up to its position.
 """
 
 import copy
@@ -21,18 +21,18 @@ from layernorm_roles.language_model.model import GPT
 from layernorm_roles.language_model.tasks import Batch
 
 WINDOWS = 8
-"""Number of validation windows on which attention's input size and scores are measured; these differ little."""
+"""Number of validation windows on which the size of attention's input and the spread of its scores are measured."""
 
 
 def diagnose(
     model: GPT, validation: list[Batch], loss_of: Callable[[nn.Module], float]
 ) -> list[dict[str, Any]]:
-    """The rows of the table language_model_attention for the model as it is now, as dicts by column.
+    """What attention contributes to `model`: rows of table language_model_attention, as dicts, without run and step.
 
-    The first row, in which `layer` is None, has the worth of attention and of scores in the whole model, in nats; then
-    comes a row for each layer with attention: the root mean square of attention's input, and `score_deviation`.
-    `validation` are the validation batches, and `loss_of` computes a model's mean loss over them. The columns that name
-    the run and the step are lacking. The model is not changed.
+    The first row, in which layer is None, has by how much the loss, in nats, rises if attention's outputs are replaced
+    by their mean, and if all attention scores are 0. Then a row for each layer with attention has the root mean square
+    of attention's input and the standard deviation of its scores. `loss_of` computes a model's mean loss over
+    `validation`, the validation batches. The model is not changed.
     """
     recorder, zero_scores = copy.deepcopy(model), with_zero_scores(copy.deepcopy(model))
     loss, mean_kept = with_means(recorder, loss_of)
@@ -60,7 +60,6 @@ class Constant(nn.Module):
         self.vector = vector
 
     def forward(self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]) -> Tensor:
-        """The constant vector, repeated for every position of x; x_values is ignored."""
         return self.vector.expand_as(x)
 
 
@@ -102,11 +101,7 @@ def with_zero_scores(model: GPT) -> GPT:
 
 
 def score_deviation(layer: Layer) -> float:
-    """The standard deviation of a query's scores over the keys up to its position, as a mean over queries and heads.
-
-    The layer's attention is causal. The variance of a query's scores is q' C q, with C the covariance matrix of the
-    keys up to the query's position, so that the matrix of all scores is not needed.
-    """
+    """Standard deviation of a causal layer's scores over the keys that a query sees, a mean over queries and heads."""
     queries, keys = layer.queries.astype(np.float64), layer.keys.astype(np.float64)
     keys = keys - keys.mean(axis=1, keepdims=True)  # changes no covariance, and loses fewer digits
     seen = np.arange(1, keys.shape[1] + 1)[:, None]

@@ -25,11 +25,11 @@ def recorded_layer(
     qkv: nn.Linear,
     causal: bool,
 ) -> Layer:
-    """What the attention of one layer computed on one text, and with which weights, as a `heads.layer.Layer` of numpy.
+    """One layer's attention on one text as a `heads.layer.Layer`: its queries, keys, inputs and weights in numpy.
 
-    `layer` is the layer's number, from 1. `norm` is the module that made `attention_input` from the residual stream
-    `stream`. The weight rows of `qkv` are W_Q, then W_K, then W_V; `query_key_norm`, if there is one, was applied to
-    each head's queries and keys after them. `causal` says whether a query sees only keys up to its position.
+    `layer` is the layer's number, from 1. `norm` made `attention_input` from the residual stream `stream`. The weight
+    rows of `qkv` are W_Q, then W_K, then W_V; `query_key_norm`, if there is one, was applied to each head's queries and
+    keys. `causal` says whether a query sees only keys up to its position.
     """
     _, heads, n, d_head = keys.shape
     weights = qkv.weight.detach().unflatten(0, (3, heads, d_head)).numpy()
@@ -52,7 +52,7 @@ def recorded_layer(
 
 
 def learned_norm(norm: nn.Module | None) -> LearnedNorm | None:
-    """Gain, bias and eps of a norm, if it is torch's LayerNorm or a built-in variant that scales; else None."""
+    """Gain, bias and eps of a norm that is torch's LayerNorm or a built-in norm that scales vectors; else None."""
     if isinstance(norm, nn.LayerNorm):
         gain, bias = norm.weight, norm.bias
         return LearnedNorm("layernorm", gain.detach().numpy(), bias.detach().numpy(), norm.eps)

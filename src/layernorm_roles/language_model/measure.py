@@ -1,8 +1,8 @@
 """Measurements on trained language models: which keys a query can select, and how much attention keys can get.
 
 A query selects a key to which it gives the highest score. Also measured is how much LayerNorm's projection removes of
-the norms' inputs, and activations are sampled. The models, trained in float32, are run in float64: normalised keys then
-lie on a sphere to 16 digits, so that rounding does not decide which key lies inside the convex hull of the others.
+the norms' inputs, and activations are sampled. Models trained in float32 are run in float64: normalised keys then lie
+on a sphere to 16 digits, so that rounding does not decide which key lies inside the convex hull of the others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,20 +32,20 @@ TABLES = {
     "ones_share": "language_model_ones_share",
     "ceilings": "language_model_ceilings",
 }
-"""For each output of `measure_batch` that is a table, the name of the Parquet table to which its rows belong."""
+"""The name of the Parquet table that gets the rows of each output of `measure_batch`, by the output's name."""
 
 
 def measure_batch(
     plan: Plan, weights: str, inputs: Mapping[str, str], out: Mapping[str, str], threads: int
 ) -> None:
-    """Measure the models that a job's plan lists, before and after training, and write the results to the paths `out`.
+    """Measure language models before and after training, and write tables and sampled activations to the paths `out`.
 
-    `plan` lists runs as `LanguageModelRun.of_plan` reads them, and says of each whether `keys`, `ceilings` of attention
-    and `samples` of activations are measured, the latter two on the first ceiling_contexts and block_contexts long
-    texts. `weights` is the file that `train.train_batch` wrote for the job that is first in the plan's made_by; it may
-    have more runs. `inputs` has the path of the text's manifest, and `out` those for each key of TABLES and "samples".
-    Tables have no rows of what was not asked for, and none of the final model of a run that diverged. Raises ValueError
-    if a file is damaged, the weights were trained by another plan, or a run whose samples are wanted diverged.
+    `plan` says what this process computes: it lists trained models, and for each whether `keys`, `ceilings` (the
+    largest attention weight that a key can get) and `samples` of activations are measured, the latter two on the first
+    ceiling_contexts and block_contexts long texts. `weights` is the file that `train.train_batch` wrote for the process
+    that made_by names first. `inputs` has the path of the text's manifest, and `out` those for each key of TABLES and
+    "samples". A model that diverged has no rows after training. Raises ValueError if a file is damaged, the weights
+    were trained by another plan, or a model whose samples are wanted diverged.
     """
     torch.set_num_threads(threads)
     parameters, _ = checkpoint.load(weights, plan.of(next(iter(plan["made_by"]))))
@@ -85,11 +85,10 @@ def measure_batch(
 
 
 def sites_of(variant: str, norm: str, architecture: str) -> tuple[str, ...]:
-    """The sites, such as "before_norm" and "head", at which it is tested which key vectors of a model can be selected.
+    """The places, such as "before_norm" and "head", where a model's vectors are tested, see `heads.keys.stacks_at`.
 
-    `heads.keys.stacks_at` explains them. Vectors that a norm scaled to equal lengths, without a gain after it, are also
-    tested as they would be with eps = 0 (the sites that end with "_exact"); that is not done for norms that the user
-    defines, nor for BERT, whose norms have a gain. `norm` is a name that `norms.build_pair` takes.
+    Vectors that a built-in norm without gain scales to equal lengths are also tested as they would be with eps = 0, at
+    the places that end with "_exact". `norm` is a name that `norms.build_pair` takes.
     """
     sites = ("before_norm", "after_norm", "head")
     if architecture == "bert":
@@ -109,17 +108,17 @@ def heads(
     prefix: tuple[int, ...] = (),
     ceiling_contexts: int = 0,
 ) -> dict[str, pd.DataFrame]:
-    """Test, for each attention head, to which keys some query can give the highest score, on the texts in `contexts`.
+    """Test which keys of a model some query can select, by giving them the highest score, on the texts in `contexts`.
 
-    Returns data frames by name: "keys", for each layer and head, or site around the norm, of `sites` (see `sites_of`)
-    how many keys no query can select; "tokens", for each token of the sentences whether its vector after the norm can
-    be selected; and, if `ceiling_contexts` is above 0, "ceilings", how much attention the keys can get at most on the
-    first `ceiling_contexts` long texts. The columns that name the model are lacking. `prefix` has token ids that are
-    put before each text. Raises ValueError if a certificate does not prove its verdict.
+    Returns data frames by name, without columns for the model: "keys", for each layer and head, or place around the
+    norm, of `sites` (see `sites_of`) how many keys no query can select; "tokens", for each token of the sentences
+    whether its vector after the norm can be selected; and, if `ceiling_contexts` is above 0, "ceilings", how much
+    attention the keys of that many long texts can get at most. `prefix` has token ids that are put before each text.
+    Raises ValueError if the proof of a key's verdict does not hold.
     """
 
     def spell(token: int) -> str:
-        """The text of a token id; a token that is only a part of a character gives the replacement character."""
+        """The text of a token id, or "[CLS]" for an id beyond the tokenizer's vocabulary."""
         return tokenizer.decode([token]) if token < tokenizer.get_vocab_size() else "[CLS]"
 
     verdicts, tokens, pairs = [], [], []
@@ -148,13 +147,13 @@ def sample(
 ) -> tuple[dict[str, Tensor], dict[str, int]]:
     """Activations and weights of a trained GPT, with which `statements.fusion` tests if W_O and W_1 can be one matrix.
 
-    Returned are tensors in float64 by name, and {"layers": number of layers}. The tensors are, for each layer l from 1:
+    Returns tensors by name, and {"layers": number of layers}. The tensors are, for each layer l from 1, on the first
+    `block_contexts` long texts of `contexts`, one after another:
 
-        layer_l.stream  (tokens, d)           the residual stream before attention, for the first `block_contexts` long
-                                              texts of `contexts`, one after another
-        layer_l.heads   (tokens, d_heads)     the concatenated outputs of the heads
-        layer_l.w_o, .b_o                     (d_heads, d) and (d,), attention's output matrix W_O and its bias
-        layer_l.gain, .bias, .w_1             (d,), (d,) and (d, d_ff), of ln_2 and the feed-forward network
+            layer_l.stream  (tokens, d)           the residual stream before attention
+            layer_l.heads   (tokens, d_heads)     the concatenated outputs of the heads
+            layer_l.w_o, .b_o                     (d_heads, d) and (d,), attention's output matrix W_O and its bias
+            layer_l.gain, .bias, .w_1             (d,), (d,) and (d, d_ff), of ln_2 and the feed-forward network
     """
     texts = contexts[contexts.texts == "long"].tokens.tolist()
     tensors, streams = {}, [network.embed(torch.tensor(tokens)[None]) for tokens in texts[:block_contexts]]

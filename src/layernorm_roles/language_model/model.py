@@ -6,11 +6,10 @@
 
 `norm` is the variant, from layernorm_roles.norms; ln_2 and ln_f are ordinary LayerNorms in all variants. W_Q, W_K and
 W_V have no bias, as in the paper's released code. Some variants make queries and keys from one norm of x, and values
-from another. In `layernorm_qk` each head's queries and keys are scaled once more, to length sqrt(d_head), after W_Q and
-W_K (RMSNorm without gain, as in OLMo 2 and Qwen 3). The QK-norm of ViT-22B projects too, which would leave heads of two
-dimensions with two points. In `projection_matched` the norms are `norms.MatchedProjection`. In `no_attention` layers
-consist of the feed-forward network, so that the model predicts a token from the preceding one and the position: its
-loss minus another variant's is what attention is worth to that variant.
+from another. In `layernorm_qk` each head's queries and keys are scaled to length sqrt(d_head) after W_Q and W_K, by an
+RMSNorm without gain. (To project them too, as in ViT-22B, would leave heads of two dimensions with two points.) In
+`projection_matched` the norm is `norms.MatchedProjection`. In `no_attention` a layer is its feed-forward network alone:
+its loss minus another variant's is what attention is worth to that variant.
 
 Source: Brody et al. 2023, section 4, and its gpt2_small_dim_config.json; Radford et al. 2019.
 """
@@ -33,10 +32,7 @@ from layernorm_roles.variants import MATCHED_VARIANT, NO_ATTENTION_VARIANT, QUER
 
 
 class CausalSelfAttention(nn.Module):
-    """Causal multi-head self-attention, whose module `query_key_norm` is applied to each head's queries and keys.
-
-    `query_key_norm` is the identity until `GPT` replaces it.
-    """
+    """Causal multi-head self-attention; `query_key_norm`, at first the identity, acts on a head's queries and keys."""
 
     def __init__(self, d_model: int, heads: int, dropout: float):
         super().__init__()
@@ -54,10 +50,7 @@ class CausalSelfAttention(nn.Module):
     def packed(
         self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
     ) -> Float[Tensor, "batch n three_d"]:
-        """Queries, keys and values of all tokens in one tensor; queries and keys are made from x, values from x_values.
-
-        The last axis has the queries of all heads, one head after another, then all keys, then all values.
-        """
+        """All queries, then all keys, both made from x, then all values, made from x_values, each head after head."""
         if x_values is x:
             qkv = self.qkv(x)
         else:
@@ -86,9 +79,8 @@ class GPTLayer(nn.Module):
     """A pre-norm layer of a GPT-2: attention after a norm, then a feed-forward network after the LayerNorm `ln_2`.
 
     Queries and keys are made from the output of `norm`, the identity until `GPT` replaces it. Values are made from the
-    output of `values_norm`, or from that of `norm` if `values_norm` is None. A layer whose `attention` is None consists
-    of the feed-forward network; in training it draws attention's dropout masks all the same, so that all other dropout
-    masks equal those of a model with attention and an equal seed.
+    output of `values_norm`, or of `norm` if `values_norm` is None. A layer without attention still draws attention's
+    dropout masks in training, so that all other masks equal those of a model with attention and an equal seed.
     """
 
     def __init__(self, settings: GPTSettings):
@@ -118,10 +110,7 @@ class GPTLayer(nn.Module):
     def normed(
         self, x: Float[Tensor, "batch n d"]
     ) -> tuple[Float[Tensor, "batch n d"], Float[Tensor, "batch n d"]]:
-        """The normalised residual stream x from which queries and keys are made, and that from which values are made.
-
-        Both are one tensor object unless the layer has a `values_norm`.
-        """
+        """The residual stream x after the norm for queries and keys, and after that for values (often one tensor)."""
         y = self.norm(x)
         return y, y if self.values_norm is None else self.values_norm(x)
 
@@ -182,9 +171,9 @@ class GPT(nn.Module):
 
     @torch.no_grad()
     def record(self, tokens: Sequence[int]) -> list[Layer]:
-        """Run the model on one text and return, for each layer with attention, its queries, keys and attention inputs.
+        """For one text, given by its token ids, the queries, keys and attention input of each layer that has attention.
 
-        `tokens` are the text's token ids. Call `eval()` before, so that there is no dropout.
+        Call `eval()` before, so that there is no dropout.
         """
         x, layers = self.embed(torch.tensor([list(tokens)])), []
         for number, layer in enumerate(self.layers, start=1):
@@ -208,10 +197,7 @@ def initialise(module: nn.Module) -> None:
 
 
 def without_attention(network: nn.Module) -> nn.Module:
-    """Remove attention and its norms from every layer of `network`, a GPT or BERT, and return `network`.
-
-    The parameters are drawn before that, so that those that remain equal those of a model with attention.
-    """
+    """Remove attention and its norms from every layer of `network`, a GPT or BERT, and return `network`."""
     for layer in network.layers:
         layer.leave_out_attention()
     return network
@@ -222,9 +208,8 @@ def build(
 ) -> GPT:
     """A GPT-2 with initial parameters drawn from `seed`; those that two variants share are equal for equal seeds.
 
-    `variant` is the variant's name in config.yaml, and `norm` the name that `norms.build_pair` takes for it; `norm` is
-    ignored for variants that only language models have, such as no_attention. `classes` is there for the signature that
-    `bert.build` has.
+    `variant` is the name in config.yaml of what stands before attention. `norm` is the variant's name for
+    `norms.build_pair`, ignored for variants that only language models have, such as no_attention. `classes` is ignored.
     """
     random_streams.seed_torch(seed)
     if variant == QUERY_KEY_VARIANT:

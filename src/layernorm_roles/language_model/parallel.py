@@ -1,9 +1,8 @@
 """Threads for the compiled kernels of the language models, which compute slices of a training batch in parallel.
 
-The number of threads changes no result. In attention, where nothing is summed over slices, a slice is a group of whole
-heads. Elsewhere a slice is a fixed number of consecutive tokens (`TOKENS`), and sums over slices are taken in the order
-of the tokens. torch itself, which computes the linear layers, runs on one thread, because it splits its sums by the
-number of threads.
+The number of threads changes no result: in attention, a slice is a group of whole heads, over which nothing is summed;
+elsewhere it is `TOKENS` consecutive tokens, and sums over slices are taken in order. torch itself, for the linear
+layers, runs on one thread, because it splits its sums by the number of threads.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,10 +33,7 @@ def use(threads: int) -> None:
 
 
 def shares(n: int) -> list[slice]:
-    """Split the range 0 to n into slices of about equal length, one for each thread.
-
-    It is meant for computations without sums over this range, since those would depend on the number of threads.
-    """
+    """Split range(n) into slices of about equal length, one a thread, for computations without sums over it."""
     return slices(n, -(-n // _threads))
 
 

@@ -35,11 +35,11 @@ class LanguageModelRun:
     seed: int
     settings: GPTSettings | BERTSettings
     text: PreparedText
-    """The prepared text that the run's model is trained on."""
+    """The folder of the text that the model is trained on: its tokens, and contexts for the tests of keys."""
 
     @classmethod
     def of_plan(cls, plan: Mapping[str, Any], manifest: str | Path) -> "list[LanguageModelRun]":
-        """The runs that a job's plan lists under `runs`, in that order.
+        """The runs in `plan`, which says what one process of the workflow trains or measures, in the plan's order.
 
         The plan's `settings` are those that the runs share; each entry of `runs` has name, model, variant, norm, seed,
         base_learning_rate and steps. `manifest` is the path of the text's manifest, beside which its other files lie.
@@ -56,26 +56,22 @@ class LanguageModelRun:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Everything but the code on which the run's result depends, as JSON values; checkpoints are matched by it."""
+        """All but the code on which the run's result depends, as JSON values; it identifies the run's checkpoint."""
         settings = self.settings.model_dump(mode="json")
         return {**self.columns, "norm": self.norm, "settings": settings, "text": self.text.content_hash()}
 
     @property
     def columns(self) -> dict[str, str | int]:
-        """The columns model, variant and seed with their values for this run, which all tables have."""
+        """The values of the columns model, variant and seed, by which all tables name this run."""
         return {"model": self.model, "variant": self.variant, "seed": self.seed}
 
     @property
     def point(self) -> dict[str, int | float]:
-        """The columns base_learning_rate and steps with their values for this run.
-
-        They distinguish runs of equal model, variant and seed.
-        """
+        """The values of columns base_learning_rate and steps, in which runs of equal model, variant and seed differ."""
         return {"base_learning_rate": self.settings.learning_rate, "steps": self.settings.steps}
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the text that the run's model is trained on."""
         return tokenizers.load(self.text.tokenizer)
 
     @property
@@ -89,7 +85,7 @@ class LanguageModelRun:
         return (self.vocabulary + bert.CLASS,) if self.settings.architecture == "bert" else ()
 
     def contexts(self) -> pd.DataFrame:
-        """The texts on which it is tested which attention keys a query can select; for a BERT these are sentences only.
+        """The texts on which it is tested which of the model's keys a query can select; for a BERT, sentences only.
 
         They are rows of the table `contexts`, with the token ids in the column tokens. Raises ValueError if a text has
         more tokens than the model reads, or a token that is not in its vocabulary.
@@ -114,10 +110,9 @@ class LanguageModelRun:
         return build(self.settings, self.variant, self.norm, self.vocabulary, self.seed, classes)
 
     def restore_model(self, weights: Mapping[str, Tensor], checkpoint: str) -> model.GPT | bert.BERT | None:
-        """The model before or after training (`checkpoint` is "initial" or "final"), from the file of trained weights.
+        """The model before ("initial") or after ("final") training, from tensors named <run>/<checkpoint>/<parameter>.
 
-        `weights` has the file's tensors, of several runs, by name, as `train.train_batch` writes them. If the training
-        diverged, the final model is None, and a line that says so is printed.
+        If the training diverged, the final model is None, and a line that says so is printed.
         """
         prefix = f"{self.name}/{checkpoint}/"
         parameters = {

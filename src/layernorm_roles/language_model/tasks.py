@@ -37,7 +37,7 @@ class Task:
     """Base class of the tasks, which give a training batch for each step from 0 on, and fixed validation batches."""
 
     streams: ClassVar[tuple[Stream, ...]]
-    """The random number streams from which the batches are drawn; they are named in the metadata of tables."""
+    """The random streams (see `random_streams`) from which batches are drawn, named in the metadata of tables."""
     tokens_per_step: int
     """The number of tokens in a training batch of the task, padding and class tokens included."""
     validation: list[Batch]
@@ -46,10 +46,7 @@ class Task:
         raise NotImplementedError
 
     def unigram_loss(self) -> float | None:
-        """The validation loss, in nats per token, of predicting each token by its frequency in the training text.
-
-        None for a task that predicts no tokens.
-        """
+        """Validation loss, nats per token, of predicting tokens by training frequency; None if none are predicted."""
         return None
 
 
@@ -243,10 +240,9 @@ def build(
     seed: int,
     downloads: Path | None = None,
 ) -> Task:
-    """The task for a language model's settings, on the prepared `text` or on the labelled sentences that they name.
+    """The task for a language model's settings, on the prepared `text` or on labelled sentences that the settings name.
 
-    `downloads` is the folder to which the labelled sentences were downloaded. Raises ValueError if their file, or one
-    of the text, is missing, damaged or too short.
+    `downloads` is the folder of downloaded sentences. Raises ValueError if a file is missing, damaged or too short.
     """
     kind = task_type(settings)
     if kind is LabelledSentences:

@@ -32,7 +32,7 @@ from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
 
 class TrainingResult(NamedTuple):
-    """The results of one training run; the tables lack the columns that name the run."""
+    """The weights and measurements of one training; its tables lack the columns that name model, variant and seed."""
 
     initial: dict[str, Tensor]
     """The model's parameters before training, by name."""
@@ -41,21 +41,21 @@ class TrainingResult(NamedTuple):
     metrics: pd.DataFrame
     """Training and validation losses by step: rows of the table language_model_metrics."""
     attention: pd.DataFrame
-    """Rows of the table language_model_attention, from `diagnostics.diagnose`; none if diagnose_every is null."""
+    """What attention contributes, by step: rows of table language_model_attention, if diagnose_every is set."""
 
 
 def train_batch(
     plan: Mapping[str, Any], inputs: Mapping[str, Any], out: Mapping[str, str], threads: int
 ) -> None:
-    """Train the models that a job's plan lists, one after another, and write their losses and weights.
+    """Train language models one after another, and write their losses and weights.
 
-    `plan` is the content of the plan file: runs and settings as `LanguageModelRun.of_plan` reads them, device ("cpu" or
-    "cuda"), device_check, and hashes of the code (code, and norm_code by variant). `inputs` has the path of the text's
-    manifest, and under "downloads" those of labelled sentences, if there are any. `out` has the paths of the tables
-    "metrics" and "attention" (`TrainingResult`) and of "weights", a file of tensors `<run>/initial/<parameter>` and
+    `plan` says what this process trains: runs and settings as `LanguageModelRun.of_plan` reads them, device ("cpu" or
+    "cuda"), device_check of config.yaml, and hashes of the code. `inputs` has the path of the text's manifest, and
+    under "downloads" those of labelled sentences, if there are any. `out` has the paths of the tables "metrics" and
+    "attention" (see `TrainingResult`) and of "weights", a file of tensors `<run>/initial/<parameter>` and
     `<run>/final/<parameter>`. If the process was killed, another call goes on from checkpoints beside the weights,
     unless they are of other settings, code or device. Raises ValueError if the device cannot be used, its memory is
-    used up, the text or a context does not fit the model, or the loss is not finite before training.
+    used up, the text, or one for the tests of keys, does not fit the model, or the loss is not finite before training.
     """
     parallel.use(threads)
     device = open_device(plan["device"], plan["device_check"])
@@ -104,13 +104,13 @@ def train(
     checkpoint: Checkpoint | None = None,
     title: str = "language model",
 ) -> TrainingResult:
-    """Train `model` on `task`; `seed` is that of the dropout masks, and without a `device` the CPU trains.
+    """Train `model` on `task`, on the CPU unless there is a `device`; `seed` decides the dropout masks.
 
-    If `checkpoint` is given, training goes on from its file if that exists, and saves it every
-    settings.checkpoint_every steps and at the end; the caller removes it once the results are written. The result is
-    equal to the last byte to that of a training without interruption. If the loss is no longer finite, training ends:
-    later evaluations are the rows of `divergence.rows_after_divergence`, and the final weights are NaN. Raises
-    ValueError if the loss is not finite before training. `title` names the training in messages.
+    If `checkpoint` is given, training goes on from its file if that exists, and writes it every
+    settings.checkpoint_every steps and at the end, for the caller to remove. The result is equal to the last byte to
+    that of a training without interruption. If the loss is no longer finite, training ends: later evaluations are rows
+    with infinite losses, and the final weights are NaN. Raises ValueError if the loss is not finite before training.
+    `title` names the training in messages.
     """
     initial = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     device = device or Device()
@@ -192,7 +192,7 @@ class _Training:
         return self.rows[-1]
 
     def diagnose(self) -> None:
-        """Add the rows of `diagnostics.diagnose` to the table attention, if the settings ask for them at this step."""
+        """If the settings ask for it at this step, add what attention contributes as rows of the table attention."""
         if self.step in self.diagnoses:
             found = diagnose(self.model, self.task.validation, self.loss_of)
             self.attention += [{"step": self.step, **row} for row in found]
@@ -201,7 +201,7 @@ class _Training:
         return validation_loss(model, self.task, self.device)
 
     def add_row(self, train_loss: float, valid_loss: float) -> None:
-        """Add a row with the losses at this step, or if one is not finite the rows of a training that diverged."""
+        """Add a row with the losses at this step or, if one is not finite, the last rows of a diverged training."""
         if np.isfinite([train_loss, valid_loss]).all():
             losses = {"train_loss": train_loss, "valid_loss": valid_loss}
             self.rows.append({**self.at(self.step), **losses, "seconds": time.monotonic() - self.began})

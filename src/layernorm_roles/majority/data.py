@@ -1,8 +1,7 @@
 """Data of the majority task: sequences of tokens in which one class of token is clearly the most frequent.
 
 The model sees no positions, so a sequence is stored as its vector of class counts: a partition of the sequence length
-into whole numbers, and a random assignment of classes to these numbers. Partitions are drawn uniformly, or by the
-depth-first walk of the code that Brody et al. (2023) released.
+into whole numbers, with classes assigned to these numbers at random.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,7 +25,7 @@ class Sequences(NamedTuple):
     counts: UInt8[np.ndarray, "sequences classes"]
     """The number of tokens of each class (column) in each sequence (row)."""
     label: Int[np.ndarray, " sequences"]
-    """The majority class of each sequence, which occurs most often; the model has to predict it at every token."""
+    """The majority class of each sequence, the most frequent one, which the model has to predict at every token."""
 
 
 def uniform(
@@ -34,7 +33,7 @@ def uniform(
 ) -> list[Partition]:
     """Draw `number` different admissible partitions of `length`, every set of that size with equal probability.
 
-    Such a partition has 2 to `classes` parts, and its largest part exceeds the second by at least `majority_gap`.
+    An admissible partition has 2 to `classes` parts, the largest at least `majority_gap` above the second largest.
     """
     admissible = count_admissible(length, classes, majority_gap)
     ranks = rng.choice(admissible, size=number, replace=False)
@@ -46,10 +45,8 @@ def depth_first(
 ) -> list[Partition]:
     """The first `number` admissible partitions of `length` in a random depth-first walk, as Brody et al. (2023) do.
 
-    A partition is admissible if it has 2 to `classes` parts and its largest part exceeds the second by at least
-    `majority_gap`. The walk builds partitions from the smallest part up, and at every node tries the next part in
-    random order. Because it stops early, most of its partitions share their smallest parts. The list is shorter than
-    `number` if fewer partitions exist.
+    An admissible partition has 2 to `classes` parts, the largest at least `majority_gap` above the second. The walk
+    adds parts from the smallest up, each in random order, and stops early: most results share their smallest parts.
     """
 
     def walk(rest: int, smallest: int, parts: int) -> Iterator[Partition]:
@@ -77,9 +74,9 @@ DRAWS = {"depth_first": depth_first, "uniform": uniform}
 
 
 def generate(settings: MajorityData, seed: int) -> pd.DataFrame:
-    """The data set of the majority task for one seed: a table with a row for each sequence, drawn as `settings` say.
+    """The data set of the majority task, drawn as `settings` say: a table with columns split, label and counts.
 
-    Its columns are split ("train" or "test"), label (the majority class) and counts (tokens of each class).
+    A row is a sequence: "train" or "test", its majority class, and its number of tokens of each class.
     """
     rng = generator(Stream.MAJORITY_DATA, seed)
     partitions = DRAWS[settings.sampling](
@@ -94,7 +91,7 @@ def generate(settings: MajorityData, seed: int) -> pd.DataFrame:
 
 
 def write(plan: Mapping[str, Any], path: str | Path) -> None:
-    """Draw the majority task's data set for the settings and seed in `plan`; write it to the Parquet file `path`."""
+    """Write the majority task's data set, drawn with the settings and seed in `plan`, to the Parquet file `path`."""
     settings = MajorityData.model_validate(plan["settings"])
     about = provenance(plan, "cpu", Stream.MAJORITY_DATA)
     store.write(generate(settings, plan["seed"]), "majority_data", path, about)
@@ -103,8 +100,7 @@ def write(plan: Mapping[str, Any], path: str | Path) -> None:
 def load(path: str | Path, identity: Mapping[str, Any] | None = None) -> dict[str, Sequences]:
     """Read the majority task's data set from the Parquet file `path` as {"train": Sequences, "test": Sequences}.
 
-    Raises ValueError if the file is missing or damaged, or if the plan of the job that wrote it, which stands in its
-    metadata, lacks or contradicts an entry of `identity`.
+    Raises ValueError if the file is missing, damaged, or by its metadata made otherwise than `identity` says.
     """
     table = store.read_arrow(path, "majority_data", identity)
     counts = table["counts"].combine_chunks()
@@ -122,8 +118,7 @@ def label_randomly(
 ) -> Sequences:
     """`labellings` sequences for each of `partitions`, whose parts become the counts of randomly chosen classes.
 
-    Classes without a part do not occur in a sequence. The sequences of a partition follow one another, in the order of
-    `partitions`. The first part of a partition has to be its largest, since its class becomes the label.
+    Sequences follow the order of `partitions`. The class of a partition's first part, the largest, is the label.
     """
     rows = len(partitions) * labellings
     by_rank = np.zeros((rows, classes), dtype=np.uint8)
@@ -138,9 +133,9 @@ def label_randomly(
 def choose_test_rows(
     label: Int[np.ndarray, " sequences"], share: float, rng: np.random.Generator
 ) -> Bool[np.ndarray, " sequences"]:
-    """A mask that is True for test sequences, which are chosen one by one, about the share `share` of every label.
+    """A mask that is True for test sequences, chosen one by one: the share `share` of each label, as near as can be.
 
-    Brody et al. (2023) do so. Nearly every partition then has sequences in both the training set and the test set.
+    So do Brody et al. (2023). Nearly every partition then has sequences in both the training set and the test set.
     """
     shuffled = rng.permutation(len(label))
     by_label = shuffled[np.argsort(label[shuffled], kind="stable")]
@@ -154,10 +149,6 @@ def choose_test_rows(
 def choose_test_partitions(
     partitions: int, labellings: int, share: float, rng: np.random.Generator
 ) -> Bool[np.ndarray, " sequences"]:
-    """A mask that is True for test sequences, chosen by whole partitions: none is in both training and test set.
-
-    `partitions` and `labellings` are numbers: the sequences are those of `label_randomly`, partition after partition,
-    and about `share` of the partitions are chosen.
-    """
+    """A mask of test sequences: those of about `share` of the partitions, each of `labellings` sequences in a row."""
     chosen = rng.permutation(partitions) < round(partitions * share)
     return np.repeat(chosen, labellings)

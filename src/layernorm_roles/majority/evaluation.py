@@ -1,4 +1,4 @@
-"""Evaluation of the majority task's transformer: at which steps, and its loss, accuracy, query angles and attention."""
+"""Evaluation of the majority task's transformer: its loss, accuracy, query angles and attention, and at which steps."""
 
 from typing import NamedTuple
 
@@ -14,14 +14,14 @@ from layernorm_roles.majority.model import MajorityTransformer
 from layernorm_roles.settings.majority import LOGARITHMIC
 
 PREFERRED = (100, 125, 160, 200, 250, 320, 400, 500, 630, 800)
-"""The R10 series of preferred numbers times 100: ten a decade, whose logarithms are nearly evenly spaced."""
+"""The R10 series of preferred numbers times 100: ten numbers a decade, whose logarithms are nearly evenly spaced."""
 
 
 def evaluation_steps(every: int | str, steps: int) -> frozenset[int]:
     """The optimiser steps at which a run of `steps` steps is evaluated: 0, the last one, and those that `every` gives.
 
-    `every` is the number of steps from one evaluation to the next, or LOGARITHMIC for the preferred numbers, which are
-    about ten from any step to its tenfold, rounded down: 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32 and so on.
+    `every` is a number of steps between evaluations, or "logarithmic" for about ten from any step to its tenfold: 1, 2,
+    3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32 and so on.
     """
     if every == LOGARITHMIC:
         decades = (10**decade for decade in range(len(str(steps))))
@@ -41,7 +41,6 @@ class DeviceSequences(NamedTuple):
 
     @classmethod
     def of(cls, sequences: Sequences, device: str) -> "DeviceSequences":
-        """The arrays of `sequences` as tensors on `device`, with the number of tokens of each class."""
         class_tokens = sequences.counts.sum(axis=0, dtype=np.float64)
         return cls(*(torch.from_numpy(array).to(device) for array in (*sequences, class_tokens)))
 
@@ -52,9 +51,9 @@ def evaluate(
 ) -> dict[str, float]:
     """The losses, accuracy, query angles and spread of attention of a model, by column of table `majority_metrics`.
 
-    Losses, which `loss_of` computes, are over all sequences of the training or test set, in nats per token. The
-    accuracy is the share of test tokens at which the majority class is predicted. Query angles are averaged over the
-    training tokens. The spread of attention is that in a sequence in which every class occurs once.
+    Losses are over all training or test sequences, in nats per token, by `loss_of`. Accuracy is the share of test
+    tokens at which the majority class is predicted. `query_angle` and `spread_of_attention` define the others, over the
+    training tokens and over a sequence in which every class occurs once.
     """
     parameters = model.loss_parameters()
     training_loss, _ = loss_of(parameters, training.counts, training.label)
@@ -76,10 +75,9 @@ def evaluate(
 def query_angle(
     queries: Float[Tensor, "classes d_model"], class_tokens: Float[Tensor, " classes"]
 ) -> tuple[float, float]:
-    """The mean and standard deviation over tokens of the query's angle to the line of the ones vector, in degrees.
+    """Mean and standard deviation over tokens of the query's angle, 0 to 90 degrees, to the line of the ones vector.
 
-    Row c of `queries` is the query of all tokens of class c, and class_tokens[c] is their number. Since the line has no
-    direction, an angle is between 0 and 90.
+    Row c of `queries` is the query of all tokens of class c, and class_tokens[c] is their number.
     """
     queries = queries.double()
     cosine = queries.sum(dim=-1).abs() / (queries.norm(dim=-1) * queries.shape[-1] ** 0.5)
@@ -94,9 +92,8 @@ def spread_of_attention(
 ) -> tuple[float, float]:
     """How unequally queries attend to keys: standard deviation of scores and perplexity, each a mean over queries.
 
-    A query's scores are its inner products with all keys; their standard deviation is 0 for equal attention. The
-    perplexity is that of the softmax over the scores, divided by the number of keys: 1 for equal attention, 1 / classes
-    for attention to a single key.
+    Scores are inner products of queries and keys. The perplexity, of the softmax over a query's scores, is divided by
+    the number of keys: 1 for equal attention, 1 / classes for attention to a single key.
     """
     scores = queries.double() @ keys.double().T
     log_attention = torch.log_softmax(scores, dim=-1)
@@ -105,7 +102,7 @@ def spread_of_attention(
 
 
 def vectors_of(model: MajorityTransformer) -> pd.DataFrame:
-    """A table of the keys, then the queries, of all classes: columns token (a class), kind (key or query), vector."""
+    """Table of the keys, then the queries, of all classes: columns token (the class), kind (key or query), vector."""
     keys, queries = (x.detach().double().cpu().numpy() for x in model.keys_and_queries())
     return pd.concat(
         pd.DataFrame({"token": range(len(vectors)), "kind": kind, "vector": list(vectors)})

@@ -1,7 +1,6 @@
 """The loss of the majority task's transformer and its gradient: by a compiled kernel on a CPU, by autograd on a GPU.
 
-The two agree up to rounding. All parameters of a model are views of one flat vector, which `flatten` makes, so that a
-step of Adam is one call.
+The two agree up to rounding. A model's parameters are views of one flat vector, so that a step of Adam is one call.
 """
 
 import copy
@@ -19,24 +18,24 @@ from layernorm_roles.majority.model import MajorityTransformer, pair_loss
 from layernorm_roles.majority.parameters import LossParameters, Sizes
 
 Loss = Callable[[LossParameters, Tensor, Tensor], tuple[float | Tensor, int | Tensor]]
-"""A function that takes parameters, class counts and labels of sequences, and returns two numbers: the loss in nats per
-token, and how many tokens are predicted correctly."""
+"""Function of parameters and of class counts and labels of sequences; returns the loss in nats per token, and how many
+tokens are predicted correctly."""
 
 Gradient = Callable[[Tensor, Tensor], float | Tensor]
-"""A function that takes class counts and labels of a batch, computes the loss of one model, sets the gradient of the
-model's flat parameter vector, and returns the loss."""
+"""Function of class counts and labels of a batch, made for one model; returns the loss in nats per token, and sets the
+gradient of the model's flat parameter vector."""
 
 NORMED = 2
-"""The number of fields of `LossParameters` that are embeddings after the norm before attention; they come first."""
+"""How many fields of `LossParameters`, the first ones, are embeddings after the norm before attention."""
 
 
 def gradient_on(device: str) -> Callable[[MajorityTransformer, nn.Parameter], Gradient]:
-    """The maker of models' gradient functions on `device`: `compiled_gradient` for "cpu", else `autograd_gradient`."""
+    """Either `compiled_gradient`, for "cpu", or `autograd_gradient`: both make a model's gradient function."""
     return compiled_gradient if device == "cpu" else autograd_gradient
 
 
 def derivatives(model: MajorityTransformer, sequences: Sequences, device: str) -> Derivatives:
-    """The loss of a copy of `model` on `sequences` and its gradient by `device`, to compare a GPU with the CPU."""
+    """The loss and gradient of a copy of `model` on `sequences`, computed on `device`, to compare GPU and CPU."""
     copied = copy.deepcopy(model).to(device)
     flat = flatten(copied)
     loss = gradient_on(device)(copied, flat)(*(torch.from_numpy(array).to(device) for array in sequences))
@@ -46,8 +45,7 @@ def derivatives(model: MajorityTransformer, sequences: Sequences, device: str) -
 def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
     """Make all parameters of `model`, and their gradients, views of one vector and of its gradient; return this vector.
 
-    The parameters lie in the order of `LossParameters`, followed by those of the norms before attention. Adam works
-    elementwise, so one step on the vector changes every parameter as a step on that parameter alone would.
+    Its order is that of `LossParameters`, then the norms. A step of Adam on it equals steps on all parameters.
     """
     parameters = [*model.loss_parameters()[NORMED:], *model.norm_parameters()]
     flat = nn.Parameter(nn.utils.parameters_to_vector(parameters).detach())
@@ -62,10 +60,7 @@ def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
 
 
 def autograd_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
-    """A function that computes the loss of `model` on a batch with PyTorch, and sets `flat.grad` to its gradient.
-
-    The function returns the loss. `flat` is the parameter vector that `flatten(model)` returned.
-    """
+    """A function of a batch that returns its loss and sets `flat.grad`, for flat = flatten(model), with PyTorch."""
 
     def set_gradient(counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]):
         flat.grad.zero_()
@@ -77,11 +72,9 @@ def autograd_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " pa
 
 
 def compiled_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
-    """A function that computes the loss of `model` on a batch by the CPU kernel, and sets `flat.grad` to its gradient.
+    """A function of a batch that returns its loss and sets `flat.grad`, for flat = flatten(model), by the CPU kernel.
 
-    The function returns the loss. `flat` is the parameter vector that `flatten(model)` returned. The kernel computes
-    derivatives with respect to the embeddings after the norm before attention, and to all parameters but those of that
-    norm; torch's autograd continues through the norm.
+    The kernel does not know the norm before attention, through which torch's autograd takes the derivatives.
     """
     parameters, gradient = flat.detach().numpy(), flat.grad.numpy()
     sizes = Sizes(*model.embedding.weight.shape, len(model.layer.linear1.bias))

@@ -1,11 +1,11 @@
 """The transformer of the majority task (Brody et al. 2023), computed exactly from class counts instead of tokens.
 
-The released model is one `torch.nn.TransformerEncoderLayer` without positions, read out by the transposed embedding.
-Without positions, equal tokens of a sequence have equal outputs, and attention over tokens is attention over classes
-weighted by their counts. Let n_bj be the count of class j in sequence b, E the embedding matrix, h and h' the matrix E
-after the norms that make queries and keys (h) and values (h'), q = h W_Q^T, k = h W_K^T, v = h' W_V^T, u = v W_o^T and
-A_cj = exp((q_c.k_j - max_i q_c.k_i) / sqrt(d_model)). With attention's output bias b_o, and with norm2, the LayerNorm
-before the feed-forward part,
+The released model is one `torch.nn.TransformerEncoderLayer` without positions, read out by the transposed embedding. So
+equal tokens of a sequence have equal outputs, and attention over tokens is attention over classes weighted by their
+counts. Let n_bj be the count of class j in sequence b, E the embedding matrix, h and h' the matrix E after the norms
+that make queries and keys (h) and values (h'), q = h W_Q^T, k = h W_K^T, v = h' W_V^T, u = v W_o^T and A_cj =
+exp((q_c.k_j - max_i q_c.k_i) / sqrt(d_model)). With attention's output bias b_o, and with norm2, the LayerNorm before
+the feed-forward part,
 
     y_bc = E_c + b_o + (sum_j n_bj A_cj u_j) / (sum_j n_bj A_cj)
     r_bc = y_bc + feed_forward(norm2(y_bc)),    logits_bc = E r_bc
@@ -29,9 +29,8 @@ class MajorityTransformer(nn.Module):
     """The one-layer transformer that Brody et al. (2023) train on the majority task, with torch's initialisation.
 
     `norm` is the name of the norm before attention for `norms.build_pair`. As in the released code there is one head,
-    attention's input projection has no bias, and norm2, before the feed-forward part, is an ordinary LayerNorm with
-    gain and bias; eps is 0 in all built-in norms. The model has no `forward`: `pair_loss` takes the result of
-    `loss_parameters`.
+    attention's input projection has no bias, and norm2, before the feed-forward part, is an ordinary LayerNorm; eps is
+    0 in all built-in norms. The model has no `forward`: `pair_loss` takes the result of `loss_parameters`.
     """
 
     norm_values: nn.Module | None
@@ -49,15 +48,12 @@ class MajorityTransformer(nn.Module):
         self.norm_values = None if norm_values is self.layer.norm1 else norm_values
 
     def normed(self) -> tuple[Float[Tensor, "classes d_model"], Float[Tensor, "classes d_model"]]:
-        """The embeddings after the norm before attention: those for queries and keys, and those for values.
-
-        Both are one tensor unless values are made by another norm than queries and keys.
-        """
+        """The embeddings after the norm for queries and keys, and after that for values (often one tensor)."""
         normed = self.layer.norm1(self.embedding.weight)
         return normed, normed if self.norm_values is None else self.norm_values(self.embedding.weight)
 
     def norm_parameters(self) -> list[nn.Parameter]:
-        """The parameters of the norm or norms before attention; an empty list if they learn nothing."""
+        """The learnt parameters of the norm or norms before attention, if any."""
         of_values = [] if self.norm_values is None else self.norm_values.parameters()
         return [*self.layer.norm1.parameters(), *of_values]
 
@@ -82,11 +78,11 @@ class MajorityTransformer(nn.Module):
 
     @torch.no_grad()
     def keys_and_queries(self) -> tuple[Float[Tensor, "classes d_model"], Float[Tensor, "classes d_model"]]:
-        """The keys h_c and the queries W_K' W_Q h_c / sqrt(d_model) of the classes c, two matrices with a row a class.
+        """The keys h_c and the queries W_K' W_Q h_c / sqrt(d_model) of all classes c, two matrices with a row a class.
 
-        h_c is the embedding of class c after the norm before attention, and a prime is a transpose. Keys and queries
-        are both in the coordinates of the residual stream: their inner product is the attention score, and the angle of
-        a query to the ones vector is the one in Figure 2a of Brody et al. (2023).
+        h_c is the embedding of class c after the norm before attention. Keys and queries are both in the coordinates of
+        the residual stream: their inner product is the attention score, and the angle of a query to the ones vector is
+        the one in Figure 2a of Brody et al. (2023).
         """
         keys = self.layer.norm1(self.embedding.weight)
         w_query, w_key, _ = self.layer.self_attn.in_proj_weight.chunk(3)
@@ -98,8 +94,7 @@ def attention_and_values(
 ) -> tuple[Float[Tensor, "classes classes"], Float[Tensor, "classes d_model"]]:
     """Unnormalised attention weights between classes, and the classes' values after attention's output matrix W_o.
 
-    The weight of a query's class (row) for a key's class (column) is the exponential of their score minus the row's
-    largest score. In this module's formulas they are A and u.
+    The weight of a query's class (row) for a key's class (column) is exp(score - the row's largest score).
     """
     w_query, w_key, w_value = parameters.in_weight.chunk(3)
     q, k = parameters.normed @ w_query.T, parameters.normed @ w_key.T
@@ -116,8 +111,7 @@ def pair_loss(
 
     `counts` has the number of tokens of each class in each sequence, `label` the majority class of each sequence.
     Weights of scores that lie more than about 85 (float32) below the largest score of their query underflow: if a
-    sequence has only such classes the loss is NaN, and the run counts as diverged. With the norm `projection_grown`
-    that is so before training, since embeddings have standard deviation 1 here, and not 0.02 as in the language models.
+    sequence has only such classes, the loss is NaN, with the norm `projection_grown` even before training.
     """
     p, d_model = parameters, parameters.embedding.shape[1]
     attention, values = attention_and_values(parameters)

@@ -13,9 +13,9 @@ Array = np.ndarray | Tensor
 class LossParameters(NamedTuple):
     """What the loss of the majority task's transformer depends on: its parameters, and the embeddings after a norm.
 
-    The norm before attention enters the loss by `normed` and `normed_values` alone, so its parameters are no fields
-    here. The fields hold torch tensors in `model`, numpy arrays in `kernel`, and in a gradient the derivatives of the
-    loss with respect to each field. In a flat vector the arrays lie one after the other in the order of the fields.
+    The norm before attention enters the loss by `normed` and `normed_values` alone, so its parameters are no fields.
+    The fields hold torch tensors or numpy arrays, and in a gradient the derivatives of the loss with respect to each
+    field. In a flat vector the arrays lie one after the other in the order of the fields.
     """
 
     normed: Float[Array, "classes d_model"]
@@ -31,32 +31,25 @@ class LossParameters(NamedTuple):
     out_bias: Float[Array, " d_model"]
     """b_o, which is added to the attended values in the residual stream."""
     norm_gain: Float[Array, " d_model"]
-    """Gain of norm2, the LayerNorm before the feed-forward part."""
+    """Gain of norm2, the LayerNorm before the feed-forward part; `norm_bias` is its bias."""
     norm_bias: Float[Array, " d_model"]
-    """Bias of norm2, the LayerNorm before the feed-forward part."""
     w1: Float[Array, "d_ff d_model"]
-    """Weight of the feed-forward part's first layer, from the residual stream to hidden units."""
+    """Weight of the feed-forward part's first layer, whose bias is `b1`; the second layer has `w2` and `b2`."""
     b1: Float[Array, " d_ff"]
-    """Bias of the feed-forward part's hidden units."""
     w2: Float[Array, "d_model d_ff"]
-    """Weight of the feed-forward part's second layer, from hidden units to the residual stream."""
     b2: Float[Array, " d_model"]
-    """Bias of the feed-forward part's second layer, which is added to the residual stream."""
 
 
 class Sizes(NamedTuple):
-    """The sizes of a majority transformer, which determine the shapes of its `LossParameters`."""
+    """The sizes of a majority transformer: kinds of token, residual stream, hidden units of the feed-forward part."""
 
     classes: int
-    """Number of classes of the majority task, which are its different tokens."""
     d_model: int
-    """Size of the residual stream, of the queries and of the keys."""
     d_ff: int
-    """Number of hidden units of the model's feed-forward part."""
 
     @property
     def shapes(self) -> LossParameters:
-        """A `LossParameters` whose fields hold the shapes of the arrays instead of the arrays."""
+        """The shapes of the arrays in a `LossParameters` of these sizes, each in the place of its array."""
         c, d, f = self
         return LossParameters(
             (c, d), (c, d), (c, d), (3 * d, d), (d, d), (d,), (d,), (d,), (f, d), (f,), (d, f), (d,)
@@ -69,5 +62,5 @@ class Sizes(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The number of entries of all arrays in `LossParameters`: the length of the flat vector that holds them."""
+        """The number of entries of all arrays in `LossParameters` together."""
         return sum(self.entries)

@@ -28,18 +28,18 @@ from layernorm_roles.settings.majority import MajorityTraining
 
 
 class MajorityRun(NamedTuple):
-    """One training run of the majority task, as an entry of `runs` in a job's plan file (JSON) describes it."""
+    """One training of the majority task's transformer, as an entry of `runs` in a plan file (JSON) describes it."""
 
     name: str
-    """Unique name of the run, with which its lines in logs and the names of its weights begin."""
+    """Unique name of the run, which begins its lines in logs and the names of its weights."""
     experiment: str
-    """Name of the experiment, an entry of `majority` in config.yaml, that the run belongs to."""
+    """The entry of `majority` in config.yaml that the run belongs to."""
     variant: str
     """Variant of the norm before attention, by its name in tables and figures."""
     norm: str
-    """The norm before attention for `norms.build_pair`: a variant's name, or a user's package.module:Class."""
+    """The name of the variant's norm for `norms.build_pair`: that of a built-in one, or package.module:Class."""
     seed: int
-    """Seed of the data, the batches, the parameters, and of whatever the norm draws."""
+    """Seed of data, training batches and initial parameters."""
     d_model: int
     """Size of the model's residual stream, and of its queries and keys."""
     base_learning_rate: float
@@ -52,20 +52,20 @@ class MajorityRun(NamedTuple):
 
 
 class TrainedRun(NamedTuple):
-    """The model of a finished training run, and its measurements, as tables without the columns that name the run."""
+    """The model of a finished training, and tables of its measurements without the columns that identify the run."""
 
     metrics: pd.DataFrame
-    """Rows of table `majority_metrics`, one for each evaluation of the model, with what `evaluate` returns."""
+    """Rows of table `majority_metrics`, one an evaluation: losses, accuracy, query angles, spread of attention."""
     vectors: pd.DataFrame
-    """Rows of table `majority_vectors`: keys and queries before training and, unless it diverged, after it."""
+    """Rows of table `majority_vectors`: keys and queries before training and, unless it diverged, after training."""
     model: MajorityTransformer
 
 
 def train_batch(plan: Plan, data: Sequence[str | Path], out: Mapping[str, str | Path]) -> None:
-    """Train the runs of a job one after another, and write their metrics, vectors and weights to the paths in `out`.
+    """Train majority transformers one after another, and write metrics, vectors and weights to the paths in `out`.
 
-    `plan`, the job's plan file, has the runs, their settings, the device (cpu or cuda), and the key device_check of
-    config.yaml. `data` are the files with a data set for each seed, in the order of the jobs in the plan's made_by.
+    `plan`, which says what this process trains, has the runs, their settings, the device (cpu or cuda), and
+    device_check of config.yaml. `data` are the data sets' files, one for each seed, in the order of the plan's made_by.
     Weights are named <run>/<parameter>. If the process is killed, a call with an equal plan goes on where it was: every
     run keeps its last checkpoint until all are finished, because Snakemake deletes what a killed job has written.
     """
@@ -97,11 +97,10 @@ def train(
 ) -> TrainedRun:
     """Train one model on data["train"] and evaluate it on both data["train"] and data["test"].
 
-    Without a `device` the CPU trains. On one machine equal arguments give equal results, to the byte, also when the run
-    goes on from `checkpoint`. The checkpoint is written every `settings.checkpoint_every` steps and at the end; the
-    caller removes it once the results are safe. Raises ValueError if the loss is not finite before training. A run
-    whose loss stops being finite ends there: `divergence.rows_after_divergence` makes the metrics of its later
-    evaluations, and its vectors are those before training alone.
+    Without a `device` the CPU trains. On one machine equal arguments give equal results, to the byte, also when
+    training goes on from `checkpoint`, which is written every `settings.checkpoint_every` steps and at the end, for the
+    caller to remove. Raises ValueError if the loss is not finite before training. If it stops being finite, training
+    ends: later evaluations are rows with infinite losses, and there are no vectors after training.
     """
     device = device or Device()
     seed_torch(run.seed)
@@ -150,10 +149,7 @@ def train(
 
 
 def batch_rows(rows: int, size: int, seed: int) -> Iterator[Int[np.ndarray, " batch"]]:
-    """Yield the row numbers of one training batch after another, without end.
-
-    An epoch is a new permutation of `rows` rows, cut into batches of `size`, of which the last has what remains.
-    """
+    """Yield row numbers of training batches, without end: permutations of `rows` numbers, cut into `size` each."""
     rng = generator(Stream.MAJORITY_BATCHES, seed)
     while True:
         order = rng.permutation(rows)

@@ -15,7 +15,7 @@ class Tokens(NamedTuple):
     """The tokenizer of a pretrained model, as two functions."""
 
     encode: Callable[[str, int], list[int]]
-    """Function of a text and a largest number of tokens that returns token ids, the model's special ones among them."""
+    """Function of a text and a largest number of tokens; returns token ids, the model's special ones among them."""
     spell: Callable[[int], str]
     """Function of a token id that returns the text of the token."""
 
@@ -23,8 +23,7 @@ class Tokens(NamedTuple):
 def first_of_each_document(contexts: pd.DataFrame, tokenizer: Tokenizer) -> list[str]:
     """The text of the first long context of each held-out document, in the order of table `contexts`.
 
-    `tokenizer` is the one that made the contexts' tokens, not that of a pretrained model. There is one text a document,
-    so that texts are independent of each other.
+    `tokenizer` is the one that made the contexts' tokens. One text a document makes texts independent of each other.
     """
     long = contexts[contexts.texts == "long"].sort_values("context").drop_duplicates("document")
     return [tokenizer.decode(list(map(int, tokens))) for tokens in long.tokens]
@@ -33,11 +32,11 @@ def first_of_each_document(contexts: pd.DataFrame, tokenizer: Tokenizer) -> list
 def contexts(
     texts: Iterable[str], tokens: Tokens, context_length: int, number: int, name: str
 ) -> dict[int, list[int]]:
-    """Token ids, by index in `texts`, of the first `number` texts with `context_length` tokens or more, cut to that.
+    """Token ids of the first `number` texts with at least `context_length` tokens, cut to that, by index in `texts`.
 
     Special tokens count. Shorter texts are left out, because the share of unselectable keys depends on the number of
-    keys. A warning is given if fewer than `number` texts are long enough; raises ValueError if none is. Both name the
-    model by `name`, its key in config.yaml.
+    keys. Warns if fewer than `number` texts are long enough; raises ValueError if none is. Messages have the model's
+    `name`.
     """
     read = ((place, tokens.encode(text, context_length)) for place, text in enumerate(texts))
     chosen = dict(islice(((place, ids) for place, ids in read if len(ids) == context_length), number))
@@ -54,10 +53,7 @@ def contexts(
 
 
 def tokens_of(files: ModelFiles) -> Tokens:
-    """The tokenizer of a model, as its tokenizer_config.json or its GGUF file says, or else its tokenizer.json alone.
-
-    Raises ValueError if that cannot be loaded.
-    """
+    """A model's tokenizer, by tokenizer_config.json, GGUF file or tokenizer.json; raises ValueError if none loads."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     if files.gguf or (files.folder / "tokenizer_config.json").is_file():

@@ -21,8 +21,8 @@ from layernorm_roles.text import tokenizer as tokenizers
 from layernorm_roles.text.prepared import PreparedText
 
 SITES = ("before_norm", "after_norm", "head", "head_without_norm", "head_cut")
-"""Where keys of a layer are certified: in the residual stream before and after the norm, in the heads, there with one
-number as the norm, and there in fewer dimensions (see `heads.keys.stacks_at`). Some layers do not let all be known."""
+"""Where a layer's keys are tested, if known: in the residual stream before and after the norm, and in the heads as they
+are, without the norm, and in fewer dimensions (see `heads.keys.stacks_at`)."""
 UNTRAINED_SEED = 0
 """Seed of the random weights of the untrained network with which a pretrained one is compared."""
 
@@ -30,9 +30,9 @@ UNTRAINED_SEED = 0
 def measure(name: str, settings: PretrainedModel, texts: list[str]) -> dict[str, pd.DataFrame]:
     """The tables of all that is measured of the pretrained model `name` of config.yaml, by table name.
 
-    They say which keys are selectable, how much attention keys can get, and what the norms' projections do. Of `texts`,
-    the first that are long enough are read; column context is the index in `texts`. Raises ValueError, in one line, if
-    files of the model are missing or cannot be used, or if the texts are too few or too short.
+    They say which keys are selectable, how much attention keys can get, and what the norms' projections do, on the
+    first of `texts` that are long enough; column context is the index in `texts`. Raises ValueError if files of the
+    model are missing or cannot be used, or if the texts are too few or too short.
     """
     files = locate(name, settings)
     model, tokens = load(files), tokens_of(files)
@@ -64,10 +64,7 @@ def measure(name: str, settings: PretrainedModel, texts: list[str]) -> dict[str,
 
 
 def measure_files(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str | Path]) -> None:
-    """Measure the pretrained model that `plan` names, and write each table to the path in `out` with the table's name.
-
-    The model reads the held-out documents of the prepared text whose manifest file is `manifest`.
-    """
+    """Measure the pretrained model in `plan` on a text's held-out documents, and write the tables to paths `out`."""
     checked, text = PretrainedModel.model_validate(plan["settings"]), PreparedText(Path(manifest).parent)
     held_out = first_of_each_document(store.read(text.contexts, "contexts"), tokenizers.load(text.tokenizer))
     measured = measure(plan["model"], checked, held_out)

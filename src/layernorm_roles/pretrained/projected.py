@@ -14,11 +14,10 @@ from layernorm_roles.random_streams import Stream, generator
 
 
 def projection_changed(direction: Float[np.ndarray, " d"]) -> NormChange:
-    """A function for `RecordingModel.record` that takes LayerNorm's projection away, and gives an RMSNorm one.
+    """A change of norms, for `RecordingModel.record`: a LayerNorm loses its projection, and an RMSNorm gets one.
 
-    A projection subtracts the mean of the input times the ones vector. With the ones vector as `direction` a LayerNorm
-    no longer does, and an RMSNorm does. With another direction of length sqrt(d), as a control, a projected LayerNorm
-    adds, and an RMSNorm subtracts, the mean times that direction.
+    A projection subtracts the mean of the input times the ones vector, here `direction`. With another direction of
+    length sqrt(d), as a control, a projected LayerNorm adds, and an RMSNorm subtracts, the mean times that direction.
     """
 
     def change(norm: LearnedNorm, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
@@ -30,17 +29,14 @@ def projection_changed(direction: Float[np.ndarray, " d"]) -> NormChange:
 
 
 def random_direction(d: int, context: int) -> Float[np.ndarray, " d"]:
-    """A random vector of length sqrt(d) that is orthogonal to the ones vector, drawn for one context by its number."""
+    """A random vector of length sqrt(d), orthogonal to the ones vector, drawn for the context with number `context`."""
     u = generator(Stream.RANDOM_DIRECTION, context, d).standard_normal(d)
     u -= u.mean()
     return u * np.sqrt(d) / np.linalg.norm(u)
 
 
 def ones_shares(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.DataFrame:
-    """Table `ones_share` but for columns that name the model: how much of norms' inputs lies along the ones vector.
-
-    `contexts` has the token ids of each context by its number.
-    """
+    """Table `ones_share` but for columns of the model: how much of norms' inputs on texts is along the ones vector."""
     parts = [
         ones_direction.table(model.network, lambda tokens=tokens: model.record(tokens)).assign(context=number)
         for number, tokens in contexts.items()
@@ -53,8 +49,7 @@ def shifts(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.D
 
     Every LayerNorm of the residual stream loses its projection, or every RMSNorm gets one. How far attention moves is
     half the sum of absolute differences of weights, a mean over queries; column random_direction is the control.
-    `contexts` has the token ids of each context by its number. There are no rows for a model whose norms are unknown,
-    or of both kinds.
+    `contexts` has token ids by the context's number. A model whose norms are unknown, or of both kinds, has no rows.
     """
     rows = []
     for number, tokens in contexts.items():

@@ -1,7 +1,6 @@
 """Finds what turns a pretrained model's residual stream into queries and keys: norm, linear maps, rotary embedding.
 
-Names of modules only suggest what a pretrained model computes. A norm or linear map is returned only if it gives the
-numbers that the model computed, so that an unusual architecture is never described wrongly.
+Names of modules only suggest it: nothing is returned that does not give the numbers that the model computed.
 """
 
 from collections.abc import Iterator
@@ -23,8 +22,7 @@ def learned_norm(
 ) -> LearnedNorm | None:
     """The norm that turns x into y, which `module` computed; None if it is no LayerNorm or RMSNorm of the last axis.
 
-    The norm's output must agree with y to 1e-5 of y's largest entry: transformers computes RMSNorm in float32, even in
-    a model in float64.
+    It must agree with y to 1e-5 of y's largest entry; transformers computes RMSNorm in float32 even in float64 models.
     """
     eps = next(
         (v for n in ("eps", "variance_epsilon", "epsilon") if (v := getattr(module, n, None)) is not None),
@@ -50,9 +48,8 @@ def projections(
 ) -> tuple[Projection, Projection] | None:
     """The maps by which the attention module `module` makes `queries` and `keys` of its input x; None if unknown.
 
-    `norms` are those of queries and keys after the linear maps, and `rotation` is the rotary embedding that the module
-    was given. The maps are unknown if no known reading of the module's weights gives the queries and keys to 1e-9 of
-    their largest entry.
+    `norms` are those of queries and keys after the linear maps, and `rotation` is the module's rotary embedding. The
+    maps are known if a reading of the module's weights gives the queries and keys to 1e-9 of their largest entry.
     """
     heads, _, d_head = queries.shape
     for weights in _linear_maps(module, heads * d_head, len(keys) * d_head):

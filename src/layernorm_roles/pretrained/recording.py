@@ -1,9 +1,8 @@
 """Queries and keys of a pretrained model of the package transformers, recorded while it computes attention.
 
 `load` gives a model an attention function that stores queries and keys, and then does what torch's attention does. So
-every architecture works whose attention goes through transformers' AttentionInterface. What is known beyond the heads
-(the input of attention, the stream before its norm, the weights) has been checked against the recorded numbers, see
-`projections`.
+all models work whose attention goes through transformers' AttentionInterface. Inputs, norms and weights of attention
+are given where they have been checked against the recorded numbers.
 
 >>> model = load(files_at(Path("/models/all-MiniLM-L6-v2"), "path"))
 >>> layers = model.record([101, 7592, 2088, 102])
@@ -43,7 +42,7 @@ class RecordingModel:
     """A model of the package transformers that records the queries and keys of every layer while it reads a context."""
 
     def __init__(self, network: nn.Module):
-        """Wrap a transformers model in float64 whose attention function is the recording one, as `load` makes it."""
+        """Wrap a model in float64 with the attention function that `load` sets."""
         self.network = network.eval()
 
     @property
@@ -57,9 +56,9 @@ class RecordingModel:
     def record(self, tokens: Sequence[int], change: NormChange | None = None) -> list[Layer]:
         """Run the model on one context, and return the queries, keys and inputs of every layer's attention.
 
-        `tokens` are the token ids of the context, special ones too. `change` replaces the outputs of the norms of the
-        residual stream. Raises ValueError if the model cannot read the tokens, or if its attention is more than a
-        softmax of inner products.
+        `tokens` are token ids, special ones too. `change` replaces the outputs of the norms of the residual stream.
+        Raises ValueError if the model cannot read the tokens, or if its attention is more than a softmax of inner
+        products.
         """
         if self.longest is not None and len(tokens) > self.longest:
             raise ValueError(
@@ -149,10 +148,7 @@ def load(files: ModelFiles) -> RecordingModel:
 
 
 def _refuse_weights_that_are_no_floats(files: ModelFiles, names: tuple[str, ...]) -> None:
-    """Raise ValueError if a tensor of the parameters `names` holds integers, truth values or complex numbers.
-
-    transformers turns them into floating-point numbers, without a word. Tensors that are no parameters may hold them.
-    """
+    """Raise ValueError if a parameter in `names` is not stored as floats: transformers would convert it silently."""
     for path in files.weights:
         with safe_open(path, "np") as tensors:
             for key in tensors.keys():
@@ -163,7 +159,7 @@ def _refuse_weights_that_are_no_floats(files: ModelFiles, names: tuple[str, ...]
 
 @dataclass
 class _Calls:
-    """What is noted in one forward pass of a pretrained model: its layers, and the inputs of modules and norms."""
+    """What is noted in one forward pass: the layers of attention, and the inputs of modules and norms."""
 
     layers: list[Layer] = field(default_factory=list)
     inputs: dict[nn.Module, tuple[tuple, dict[str, Any]]] = field(default_factory=dict)
@@ -175,7 +171,7 @@ class _Calls:
 
 
 def _register(function) -> None:
-    """Make `function` the attention function called _NAME, with the masks that torch's own attention gets."""
+    """Make `function` transformers' attention function called _NAME, with the masks that torch's own attention gets."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
@@ -190,7 +186,7 @@ def _unobserved(*arguments, **options):
 
 
 def _attend(calls: _Calls, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask, **options):
-    """The attention function: stores queries and keys of one context, and computes what torch's own computes."""
+    """Attention that stores queries and keys of one context in `calls`, and computes what torch's own computes."""
     for name in ("position_bias", "softcap", "s_aux"):
         if options.get(name) is not None:
             raise ValueError(
@@ -245,14 +241,14 @@ def _visible(module: nn.Module, mask: Tensor | None, n: int, causal: bool | None
 
 
 def _attention_input(calls: _Calls, module: nn.Module) -> Float[Tensor, "1 n d"] | None:
-    """The vectors that the running attention module was called with."""
+    """The vectors that the running attention module was called with; None if they are not one tensor (1, n, d)."""
     positional, named = calls.inputs.get(module, ((), {}))
     x = named.get("hidden_states", positional[0] if positional else None)
     return x if isinstance(x, Tensor) and x.ndim == 3 and len(x) == 1 else None
 
 
 def _rotation(calls: _Calls, module: nn.Module) -> Rotation | None:
-    """The rotary embedding that the running attention module was given."""
+    """The rotary embedding that the running attention module was given, if any."""
     positional, named = calls.inputs[module]
     for pair in (*positional, *named.values()):
         if isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(part, Tensor) for part in pair):
@@ -267,7 +263,7 @@ def _norm_of(calls: _Calls, module: nn.Module | None) -> LearnedNorm | None:
 
 @contextmanager
 def _observed(network: nn.Module, calls: _Calls, change: NormChange | None) -> Iterator[None]:
-    """While the block runs, note the arguments of modules, and let norms compute in float64, or as `change` says."""
+    """While the block runs, note modules' arguments in `calls`; norms compute in float64, or as `change` says."""
 
     def enter(module, positional, named):
         calls.inputs[module] = positional, named

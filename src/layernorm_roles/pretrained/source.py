@@ -19,9 +19,9 @@ class ModelFiles:
     """The files of a pretrained model: a folder as the package transformers writes it, or a GGUF file."""
 
     folder: Path
-    """The folder with config.json and the tokenizer; of a GGUF file, which holds both, the folder that it is in."""
+    """The folder with config.json and the tokenizer; that of a GGUF file, which holds both itself."""
     weights: tuple[Path, ...]
-    """The files with weights: model.safetensors, or the shards that its index names, by name, or a GGUF file."""
+    """The files with weights: model.safetensors, or the shards that its index names, or a GGUF file."""
 
     @property
     def gguf(self) -> str | None:
@@ -36,8 +36,7 @@ class ModelFiles:
 def refusal(folder: Path, what: str, error: Exception) -> str:
     """A message of one line on why transformers cannot load `what`, a model or a tokenizer, from `folder`.
 
-    `error` is what transformers raised. Code in the folder, which a key auto_map of a JSON file names, is never run; if
-    there is such a key, the message says so.
+    `error` is transformers'. If the folder names code of its own (auto_map), which is never run, the message says so.
     """
     for name in ("config.json", "tokenizer_config.json"):
         file = folder / name
@@ -54,8 +53,7 @@ def refusal(folder: Path, what: str, error: Exception) -> str:
 def locate(name: str, settings: PretrainedModel) -> ModelFiles:
     """The files of the model that config.yaml describes under pretrained.`name`.
 
-    Raises ValueError, in one line with the key, its value and what is expected there, if the package or the folder is
-    missing, holds no model that can be read, or has weights of another SHA-256 than the settings give.
+    Raises ValueError, naming the key, if there is no model that can be read, or its weights have another SHA-256.
     """
     model = files_at(*_place(name, settings))
     if settings.sha256 is not None and (actual := model.sha256()) != settings.sha256:
@@ -69,7 +67,7 @@ def locate(name: str, settings: PretrainedModel) -> ModelFiles:
 def files_at(path: Path, given: str) -> ModelFiles:
     """The files of the model at `path`, a folder or a GGUF file.
 
-    `given` is the key of config.yaml with its value, for error messages. Raises ValueError if a file of the model, or
+    `given`, the key of config.yaml with its value, begins error messages. Raises ValueError if a file of the model, or
     the package that reads GGUF files, is missing.
     """
     if path.suffix == ".gguf" and path.is_file():
@@ -110,7 +108,7 @@ def _shards(index: Path, given: str) -> list[str]:
 
 
 def _place(name: str, settings: PretrainedModel) -> tuple[Path, str]:
-    """Where the settings say that the model lies, and the key of config.yaml that says so, with its value."""
+    """The path of a pretrained model by its settings, and the key of config.yaml that gives it, with its value."""
     key = f"pretrained.{name}"
     if settings.path is not None:
         return Path(settings.path).absolute(), f"{key}.path = {settings.path!r}"

@@ -1,8 +1,4 @@
-"""How many Gaussian keys it takes, by their dimension, for a given share of them to be unselectable.
-
-A key is unselectable if no query gives it the strictly highest score. Nothing is drawn at random: the numbers follow
-from the exact expectation, `gaussian_keys.expected_unselectable`.
-"""
+"""How many Gaussian keys it takes, by dimension, for a given share to be unselectable (no query's top score)."""
 
 import pandas as pd
 from scipy.optimize import brentq
@@ -13,9 +9,9 @@ from layernorm_roles.settings.random_keys import Law
 
 
 def table(settings: Law) -> pd.DataFrame:
-    """Table `gaussian_law`: from how many Gaussian keys on a share of them is unselectable, by dimension and share.
+    """Table `gaussian_law`: how many Gaussian keys it takes for a share of them to be unselectable, by dimension.
 
-    Column causal says whether the rivals of a key are only the keys before it; n is NaN beyond `settings.largest`.
+    Column causal says whether a key's rivals are only the keys before it; n is NaN where it exceeds `settings.largest`.
     """
     first, last = settings.dimensions
     dimensions = range(first, last + 1)
@@ -32,8 +28,8 @@ def table(settings: Law) -> pd.DataFrame:
 def keys_for(share: float, d: int, causal: bool, largest: int) -> int | None:
     """The smallest number of Gaussian keys in R^d of which at least `share` are expected to be unselectable.
 
-    None if it takes more than `largest` keys. With `causal` the rivals of a key are only the keys before it. The share
-    grows with the number of keys, since one more key can make others unselectable, but none selectable.
+    None if it exceeds `largest`. With `causal` a key's rivals are only the keys before it. The share grows with the
+    number of keys, since one more key can make others unselectable, but none selectable.
     """
 
     def excess(n: int) -> float:

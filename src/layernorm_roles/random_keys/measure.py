@@ -1,7 +1,7 @@
 """How often does a matrix of Gaussian keys have one that no query selects, after each norm and in each precision?
 
-A query selects a key if it gives this key the strictly highest score. The question is that of Brody et al. 2023,
-section 3.2 and Figures 1c and 1d. Certificates come from `selectability`, the exact expectation from `gaussian_keys`.
+A query selects a key if it gives this key the strictly highest score. Source: Brody et al. 2023, section 3.2 and
+Figures 1c and 1d.
 """
 
 from collections.abc import Iterator, Mapping
@@ -74,11 +74,7 @@ def precision_table(settings: RandomKeys, seed: int) -> pd.DataFrame:
 
 
 def expected_after(norm: str, n: int, d: int) -> float | None:
-    """The expected number of unselectable keys among n standard Gaussian keys in R^d after the built-in norm `norm`.
-
-    None where no formula is known, as for a user's own norm. A projected Gaussian is a Gaussian in d-1 dimensions;
-    points on a sphere are all vertices of their hull.
-    """
+    """Expected number of unselectable keys among n Gaussian keys in R^d after `norm`; None if no formula is known."""
     both = maps(norm)
     if both is None:
         return None
@@ -104,7 +100,7 @@ def _matrices(
 
 
 def _row(norm: torch.nn.Module, keys: Float[np.ndarray, "matrices n d"]) -> dict[str, float | int]:
-    """The measured columns of table `random_keys` for matrices of keys after `norm`, in the precision of the keys.
+    """Measured columns of table `random_keys` for matrices of keys after `norm`, in the precision of the keys.
 
     min_margin is NaN if no key is selectable, and max_residual if none is unselectable.
     """

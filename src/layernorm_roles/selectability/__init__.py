@@ -1,8 +1,8 @@
-"""Proves which keys, rows of a matrix, some query can select, and how much attention each of them can get.
+"""Proves for every row of a matrix, a key, whether some query can select it, and how much attention it can get.
 
-A query selects a key if their dot product is higher than the query's with every other key. `certify` says for each key
-whether such a query exists, `ceilings` bounds the largest softmax weight that a query can give it, and
-`expected_unselectable` is the expected number of standard Gaussian keys that no query selects.
+A query selects a key by giving it a higher dot product than every other key. `certify` says whether any query does,
+`ceilings` bounds the softmax weight of each key, and `expected_unselectable` is the expected number of standard
+Gaussian keys that no query selects.
 """
 
 from layernorm_roles.gaussian_keys import expected_unselectable

@@ -9,11 +9,11 @@ from layernorm_roles.slices import slices
 Keys = Float[np.ndarray, "m n d"]
 """Type of an array of m matrices, each of which has n keys of size d as its rows."""
 Numbers = Float[np.ndarray, "m n"]
-"""Type of an array with one number for each of the n keys of m matrices, such as a bias that is added to its score."""
+"""Type of an array with one number for each of the n keys of m matrices, such as a bias."""
 Flags = Bool[np.ndarray, "m n"]
-"""Type of a Boolean array with one yes or no for each of the n keys of m matrices."""
+"""Type of an array with one Boolean for each of the n keys of m matrices."""
 Rows = Int[np.ndarray, " k"]
-"""Type of an array of the indices of k keys, which are rows of a matrix, from 0 and in ascending order."""
+"""Type of an array of the indices, from 0 and in ascending order, of k keys, rows of a matrix."""
 
 _BLOCK = 1 << 23  # entries of a block of rows: 64 MiB in float64
 _SMALLEST = 1e-300  # of a column's largest magnitude: float64 has full precision, and reciprocals are finite
@@ -22,8 +22,7 @@ _SMALLEST = 1e-300  # of a column's largest magnitude: float64 has full precisio
 def as_matrix(values: ArrayLike) -> np.ndarray:
     """A NumPy array of `values`; a torch tensor may require gradients, lie on a GPU, or be bfloat16.
 
-    bfloat16, which NumPy lacks, becomes float32, which holds it exactly; every other dtype stays. Anything but a tensor
-    goes through numpy.asarray.
+    bfloat16, which NumPy lacks, becomes float32; other dtypes stay. Anything but a tensor goes through numpy.asarray.
 
     >>> import torch
     >>> as_matrix(torch.nn.Linear(3, 2, dtype=torch.bfloat16).weight).dtype
@@ -40,10 +39,10 @@ def as_matrix(values: ArrayLike) -> np.ndarray:
 def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
     """`values` as a finite array of float32 or float64 with the given number of `dimensions`.
 
-    float16 becomes float32, integers become float64. Raises ValueError, whose message calls the array `name`, if
-    `values` is no array of finite real numbers, has another number of dimensions, a masked entry or no entries, has
-    integers beyond 2^53 or longer floats that float64 does not hold exactly, or has a column (last axis) whose largest
-    magnitude is below 1e-300 but not 0, where float64 loses digits.
+    float16 becomes float32, integers become float64. Raises ValueError, whose message calls the array `name`, for
+    anything but finite real numbers with so many dimensions, at least one of them and none masked; for integers beyond
+    2^53 and longer floats that float64 does not hold; for a column (last axis) of largest magnitude below 1e-300, not
+    0.
     """
     try:
         given = np.asarray(values)
@@ -99,7 +98,7 @@ def largest_magnitude(
 
 
 def _refuse_inexact(given: np.ndarray, array: np.ndarray, name: str) -> None:
-    """Raise ValueError if `array`, in float64, does not tell all numbers apart that integers or longer floats hold."""
+    """Raise ValueError if float64 `array` does not hold `given` exactly: integers beyond 2^53, or longer floats."""
     if given.dtype.kind in "iu":
         lost = (given > 2**53) | (given < -(2**53))
         fault = ": expected integers up to 2^53, which float64 holds exactly"

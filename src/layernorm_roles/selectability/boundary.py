@@ -7,8 +7,7 @@ from jaxtyping import Bool, Float, Int
 
 _UNIT = 2.0**-53  # relative error of one operation in float64
 NO_WEIGHT = 1e-9
-"""Convex weights up to this are taken for 0 with a rounding error, so that their keys are left out of an exact
-combination."""
+"""Convex weights up to this count as rounding errors of 0, and their keys are left out of an exact combination."""
 MOST_EXACT = 16
 """Largest number of columns for which `in_hull_exactly` solves in rational arithmetic; beyond, a key takes seconds."""
 
@@ -19,10 +18,9 @@ def surely_inside(
     """Whether each of k points is proved to be in the interior of the simplex of its d + 1 corners; False says nothing.
 
     The barycentric coordinates b solve A b = e. The columns of A are the corners minus the point, above a row of ones,
-    and e is 0 but for a last 1. For an approximate inverse C of A and the approximation c = C e, the exact coordinates
-    differ from c by at most |C (A c - e)| / (1 - a) in the maximum norm, if a = |I - C A| < 1 (Rump, Verification
-    methods, Acta Numerica 2010, section 10). What rounding adds to both terms, also where the point is subtracted, is
-    added to the bound.
+    and e is 0 but for a last 1. For an approximate inverse C of A and c = C e, they differ from c by at most
+    |C (A c - e)| / (1 - a) in the maximum norm, if a = |I - C A| < 1 (Rump, Verification methods, Acta Numerica 2010,
+    section 10). The rounding in both terms and in A is added to the bound.
     """
     k, d = point.shape
     inside = np.zeros(k, bool)
@@ -55,9 +53,9 @@ def in_hull_exactly(
 ) -> bool:
     """Whether row i of `points` is exactly a convex combination of the `support` rows with weights above NO_WEIGHT.
 
-    `weights` are approximate and only say which rows count: theirs are computed again in rational arithmetic. With
-    `biased`, the last column is a bias, and the combination's bias has to be at least that of row i. False also if
-    there are more than 16 columns, or if the supporting rows do not determine the weights.
+    `weights` only say which rows count; they are computed again in rational arithmetic. With `biased`, the last column
+    is a bias, and the combination's bias has to be at least that of row i. False also if there are more than 16
+    columns, or if the supporting rows do not determine the weights.
     """
     d = points.shape[1]
     chosen = support[weights > NO_WEIGHT]

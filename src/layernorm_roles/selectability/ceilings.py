@@ -1,7 +1,7 @@
 """How much softmax attention can a query give a key? `ceilings` bounds it from both sides, for every key.
 
-The ceiling of key i over a set of queries is c_i = sup over q of softmax(K q)_i. With
-f_i(q) = log sum_j exp(q.(k_j - k_i)), which is convex and at least 0, log(1 / c_i) = inf f_i.
+The ceiling of key i over a set of queries is c_i = sup over q of softmax(K q)_i. With the convex function f_i(q) =
+log sum_j exp(q.(k_j - k_i)) >= 0, log(1 / c_i) = inf f_i.
 
 **All queries.** *Selectable keys have the ceiling 1, and no other key has one above 1/2.*
 
@@ -9,26 +9,23 @@ For weights mu_j >= 0 with sum 1 and sum_j mu_j k_j = k_i, and any query, Jensen
 
     f_i(q) = log sum_j mu_j exp(q.(k_j - k_i) - log mu_j) >= sum_j mu_j (q.(k_j - k_i) - log mu_j) = H(mu),
 
-the entropy of mu. The largest entropy is the infimum, since minus the entropy is the convex conjugate of the
-logarithm of a sum of exponentials (Fenchel duality); it is attained, the feasible mu being a compact set that holds
-at least mu_i = 1.
+the entropy of mu. The largest entropy is the infimum, since minus the entropy is the convex conjugate of the logarithm
+of a sum of exponentials (Fenchel duality); it is attained, the feasible mu being a compact set with at least mu_i = 1.
 
 * If i is selectable, q.k_i > q.k_j for all other j, then f_i(t q) -> 0 as t grows: c_i = 1, which no query attains if
   there is another key.
 * If not, k_i lies in the convex hull of the other keys, because a point outside could be separated strictly. Every
   feasible mu is a mean of weight 1 - a for k_i and a for weights nu of the other keys with mean k_i, and has the
-  entropy -a log a - (1 - a) log(1 - a) + a H(nu). At the best a this is log(1 + e^H(nu)). With H the largest H(nu)
-  >= 0: c_i = 1 / (1 + e^H) <= 1/2. QED.
+  entropy -a log a - (1 - a) log(1 - a) + a H(nu). At the best a this is log(1 + e^H(nu)). With H the largest
+  H(nu) >= 0: c_i = 1 / (1 + e^H) <= 1/2. QED.
 
-*Duplicates.* An exact copy is among the other keys, so c_i <= 1/2. The m copies of a point always share equally:
-c_i <= 1/m, with equality iff the point without its copies is selectable. *Keys on the boundary* of the hull that are
-no vertices are unselectable, too, and c_i <= 1/2 holds. There the infimum is approached by queries that grow along
-the normal of the smallest face with the key, and mu uses the keys on that face only. The search follows them until
-the attention to all other keys is lost in the rounding; its bounds hold and their gap is as small as elsewhere. The
-infimum is attained iff the key lies in the relative interior of the hull of all keys.
+*Duplicates.* m copies of a point share equally: c_i <= 1/m, with equality iff the point without its copies is
+selectable. *Keys on the boundary* of the hull that are no vertices are unselectable too. There the infimum is
+approached by queries that grow along the normal of the smallest face with the key, and mu uses the keys on that face
+only; the search ends when the attention to all other keys is lost in the rounding.
 
-**Queries of a norm.** Over an ellipsoid (`QueryEllipsoid`) f_i has a minimum, and any point of it a lower bound by
-convexity. How both are found is described in `ceilings_newton`, what exactly is proved in `ceilings_bounds`.
+**Queries of a norm.** Over an ellipsoid (`QueryEllipsoid`) f_i has a minimum, which by convexity its tangent at any
+point bounds from below. `ceilings_newton` describes the search, `ceilings_bounds` what exactly is proved.
 """
 
 from dataclasses import dataclass
@@ -50,14 +47,12 @@ _AGREES = 1e-9  # relative difference that other processors' roundings may make 
 
 @dataclass(frozen=True, repr=False)
 class Ceilings:
-    """Proved lower and upper bounds on the largest attention weight that one query can give each of n keys.
+    """Proved lower and upper bounds on the largest attention weight that one query can give each of n keys of size d.
 
-    Bounds include allowances for rounding. The gap of their logarithms is below 1e-6, except for a key that is within
-    about 1e-12 of the boundary of the keys' hull, and for an ellipsoid that is not filled.
-
-    Over all queries, `upper` is proved for every query whose score has terms, in whitened coordinates, with magnitudes
-    that add up to at most 10,000. For a selectable key with a margin below 1e-4, the stored query may have larger
-    scores.
+    Bounds allow for rounding. The gap of their logarithms is below 1e-6, except for keys within about 1e-12 of the
+    boundary of the keys' hull, and for an ellipsoid of which only the surface counts. Over all queries, `upper` is
+    proved for queries q with sum_a |q_a| max_j |k_ja| <= 10,000 in whitened coordinates a (mean 0, covariance 1) of the
+    keys k_j. The stored query of a selectable key with a margin below 1e-4 may be longer.
     """
 
     lower: Float[np.ndarray, " n"]
@@ -65,16 +60,15 @@ class Ceilings:
     upper: Float[np.ndarray, " n"]
     """Proved upper bound on the attention weight, 0..1, of each key: no query of the set `queries` exceeds it."""
     query: Float[np.ndarray, "n d"]
-    """For every key a query of the set `queries` that proves the lower bound."""
+    """For each key a query of the set `queries` that gives it at least the attention weight `lower`."""
     proof: Float[np.ndarray, "n r"]
-    """What `verify` computes the upper bound of each key from: over all queries Newton's step from `query` (d numbers),
-    0 for a selectable key; over an ellipsoid a point of the unit ball that stands for a query (a number for each
-    axis)."""
+    """For each key the vector that proves `upper`: over all queries Newton's step from `query` (r = d), 0 for a
+    selectable key; over an ellipsoid the point u of the unit ball at which convexity gives the bound."""
     queries: QueryEllipsoid | None
     """The set of queries that the bounds are about, an ellipsoid with orthogonal axes; None stands for all queries."""
     null: float
-    """Threshold for the standard deviation of the keys along a direction, relative to the largest magnitude in a column
-    of the keys. Below the threshold the keys count as equal along the direction."""
+    """Standard deviation of the keys along a direction, after columns were scaled to largest magnitudes between 1/2
+    and 1, below which the keys count as equal along it."""
 
     def __repr__(self) -> str:
         n, d = self.query.shape
@@ -84,16 +78,12 @@ class Ceilings:
 
     @property
     def gap(self) -> Float[np.ndarray, " n"]:
-        """Logarithm of the upper over the lower bound on the attention to each key; 0 where both agree."""
+        """Logarithm of `upper` / `lower` for each key."""
         with np.errstate(divide="ignore"):
             return np.log(self.upper) - np.log(self.lower)
 
     def verify(self, keys: ArrayLike) -> Bounds:
-        """Recompute both bounds of every key in float64 from `keys`, the stored queries and the stored proofs.
-
-        Raises ValueError, naming the first key, where a stored bound is not proved for these keys. Returns the
-        recomputed bounds.
-        """
+        """Recompute the bounds for `keys` in float64 and return them; ValueError if a stored one does not hold."""
         keys = checked(keys, "keys", dimensions=2).astype(np.float64)
         if keys.shape != self.query.shape:
             raise ValueError(
@@ -118,10 +108,10 @@ class Ceilings:
 def ceilings(keys: ArrayLike, queries: QueryEllipsoid | None = None) -> Ceilings:
     """Bound the largest softmax(K q)_i of each of n keys over all queries q, or over those of an ellipsoid.
 
-    keys (n, d): float32 or float64, as used in the scores q.k; float16 is taken as float32, integers as float64. Over
+    keys (n, d): float32 or float64; float16 is taken as float32, integers as float64. All is computed in float64. Over
     all queries, directions in which the keys agree to within rounding count as constant, as in `certify` with `flat`.
-    All is computed in float64. Raises ValueError on anything that is no finite real matrix with at least one row and
-    one column, on integers beyond 2^53, and on an ellipsoid in other than d dimensions.
+    Raises ValueError on anything that is no finite real matrix with at least one row and one column, on integers beyond
+    2^53, and on an ellipsoid in other than d dimensions.
 
     >>> square = [[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0], [2.0, 2.0]]
     >>> ceilings(square).upper.round(6).tolist()
@@ -148,7 +138,7 @@ def ceilings(keys: ArrayLike, queries: QueryEllipsoid | None = None) -> Ceilings
 
 
 def _matching(queries: QueryEllipsoid, d: int) -> QueryEllipsoid:
-    """The ellipsoid with principal axes; ValueError if it is not one of queries for keys in d dimensions."""
+    """The ellipsoid in float64 with orthogonal axes; ValueError unless its shapes are those for keys of size d."""
     centre, axes = checked(queries.centre, "centre", 1), checked(queries.axes, "axes", 2)
     if centre.shape != (d,) or axes.shape[0] != d:
         raise ValueError(
@@ -159,7 +149,7 @@ def _matching(queries: QueryEllipsoid, d: int) -> QueryEllipsoid:
 
 
 class _Distinct:
-    """The different keys among all, whitened, with the number of copies of each."""
+    """The distinct rows of `keys`, whitened (to mean 0 and covariance 1), and the number of copies of each."""
 
     def __init__(self, keys: Float[np.ndarray, "n d"], null: float):
         self.keys, place, self.copies = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
@@ -168,12 +158,12 @@ class _Distinct:
         self.whitened: Float[np.ndarray, "m r"] = self.at.of(slice(None), slice(None))[0]
 
     def for_data(self, queries: Float[np.ndarray, "m r"]) -> Float[np.ndarray, "m d"]:
-        """The queries that give the original keys the scores of `queries` with the whitened keys, up to a shift."""
+        """Turn queries for whitened keys into ones for the original keys with equal scores, up to a constant each."""
         return np.ldexp(queries @ self.at.B[0], -self.at.exponent[0])
 
 
 def _queries_at(points, queries) -> Float[np.ndarray, "n d"]:
-    """The queries that prove the lower bounds: those at the points, or on the surface if that is all there is."""
+    """The queries of the ellipsoid at `points` of the unit ball, moved to its surface if only that has queries."""
     if not queries.filled:
         length = np.sqrt((points**2).sum(axis=1, keepdims=True))
         points = np.where(length > 0, points / np.where(length > 0, length, 1), np.eye(1, points.shape[1]))

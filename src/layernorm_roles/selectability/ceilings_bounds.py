@@ -1,9 +1,8 @@
 """Lower and upper bounds on the largest attention that a query can give a key, with allowances for rounding.
 
-`over_all_queries` and `over_ellipsoid` compute them from stored queries and proofs, and nothing else does. With the
-unit 2^-52, half of which is the largest relative error of an operation, a score q.(k_j - k_i) of d products, from
-centred keys, is computed to within 4 (d + 3) unit R, R = sum_a |q_a| max_j |k_ja|; a sum of n exponentials to a
-relative (n + 8) unit beyond that.
+They are computed from stored queries and proofs alone. With the unit 2^-52, half of which is the largest relative error
+of an operation, a score q.(k_j - k_i) of d products, from centred keys, is computed to within 4 (d + 3) unit R,
+R = sum_a |q_a| max_j |k_ja|; a sum of n exponentials to a relative (n + 8) unit beyond that.
 """
 
 from typing import NamedTuple
@@ -39,9 +38,8 @@ def over_all_queries(
         mu_j = p_j max(0, 1 + (k_j - mean).step)    divided by their sum,
 
     whose mean is k_i up to a residual r, since the step is Newton's: every query q gives key i at most exp(-H + |q.r|)
-    (the dual problem, see `ceilings`). |q.r| is bounded for queries that give the whitened keys scores up to
-    `LARGEST_SCORE`, coordinate by coordinate added up. A key with m copies never gets more than 1/m; where it leads
-    every other key by more than the rounding of scores, that is its ceiling.
+    (see `ceilings`), with |q.r| bounded for q of scores up to `LARGEST_SCORE`. A key with m copies never gets more than
+    1/m; where it leads every other key by more than the rounding of scores, that is its ceiling.
     """
     n, d = keys.shape
     centred, logs = keys - keys.mean(axis=0), np.log(copies)
@@ -81,7 +79,7 @@ def over_ellipsoid(
     """Bounds on the attention weight that queries centre + axes u, |u| <= 1, can give each of n keys.
 
     Lower: the softmax that the key's `query`, one of the ellipsoid, gives it. Upper: exp(-(f - g.u - |g|)) at u =
-    `point`, where f, a function of u, is minus the logarithm of the softmax, which is convex, and g its gradient there.
+    `point`, where f, minus the logarithm of the softmax, is a convex function of u, and g its gradient there.
     """
     n, d = keys.shape
     centred = keys - keys.mean(axis=0)

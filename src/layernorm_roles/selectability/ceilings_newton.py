@@ -1,10 +1,8 @@
 """The search for the queries that give keys the most attention: Newton's method for many keys at once.
 
-For key z_i among keys z_j with biases b_j, the function f_i(u) = log sum_j exp(u.(z_j - z_i) + b_j - b_i) is minimised,
-minus the logarithm of the attention that u gives key i: over all u, or over the unit ball. Under the attention p of u
-its gradient is E_p[z] - z_i and its curvature the covariance of z. The second moments under all attentions are one
-matrix product, p times the products of the keys' coordinates; what remains for every key alone is compiled, in
-`ceilings_steps`.
+For key z_i among keys z_j with biases b_j, minus the logarithm of the attention that u gives key i is minimised,
+f_i(u) = log sum_j exp(u.(z_j - z_i) + b_j - b_i), over all u or over the unit ball. Under the attention p of u its
+gradient is E_p[z] - z_i and its curvature the covariance of z. Second moments are one matrix product for many keys.
 """
 
 from dataclasses import dataclass, replace
@@ -17,8 +15,7 @@ from layernorm_roles.selectability.ceilings_steps import minimise_models
 from layernorm_roles.slices import slices
 
 LARGEST_SCORE = 1e4
-"""Upper bounds over all queries are proved for queries whose scores have terms with magnitudes that add up to at most
-this."""
+"""Upper bounds over all queries hold for queries q with sum_a |q_a| max_j |z_ja| up to this, for whitened keys z_j."""
 
 _GAP = 1e-9  # distance between the bounds of log c, before allowances for rounding, at which a search ends
 _ITERATIONS = 100  # most keys take 5 to 15
@@ -28,40 +25,40 @@ _SHARE_LEFT = 1e-7  # attention that the lengthened query of a key that leads le
 _NOISE = 1e-12  # of its score, added up over coordinates: a smaller lead may be rounding
 _CLOSE = 1e-5  # squared length of a step, in the metric of the curvature, below which a proof is tried
 SCORES = 2**16
-"""Number of float64 scores held in memory at once, few enough to stay in a core's cache."""
+"""Number of float64 scores that are held in memory at once, few enough to stay in a core's cache."""
 _PRODUCTS = 2**23  # products of coordinates held at once
 
 
 @dataclass(frozen=True)
 class CeilingProblem:
-    """What `minimise` solves: n keys of r coordinates, a bias added to each key's score, and the limit for queries."""
+    """What `minimise` solves: n keys of r coordinates, a bias added to each key's score, and a limit for queries."""
 
     keys: Float[np.ndarray, "n r"]
     bias: Float[np.ndarray, " n"]
     bounded: bool
-    """Whether the queries u among which is searched have length 1 at most; else they are not limited."""
+    """Whether only queries of length 1 or less are searched, or all."""
 
 
 @dataclass
 class _Searches:
-    """The state of the unfinished searches for the best queries of b keys; row k is about key `own[k]`."""
+    """State of the unfinished searches for the best queries u of b keys; row k is about key i = own[k]."""
 
     own: Int[np.ndarray, " b"]
     u: Float[np.ndarray, "b r"]
     shift: Float[np.ndarray, " b"]
-    """Multiplier of the constraint |u| <= 1."""
+    """Lagrange multiplier of the constraint |u| <= 1 on each query u."""
     scores: Float[np.ndarray, "b n"]
-    """u.(z_j - z_i) + b_j - b_i for all keys j, where i is the row's key; exactly 0 for j = i."""
+    """Score u.z_j + b_j of each key z_j with bias b_j, minus that of the key of the search, which gets exactly 0."""
     attention: Float[np.ndarray, "b n"]
     f: Float[np.ndarray, " b"]
     mean: Float[np.ndarray, "b r"]
-    """The keys' mean under the attention."""
+    """Mean of the keys z_j, weighted by `attention`."""
     step: Float[np.ndarray, "b r"]
     change: Float[np.ndarray, "b n"]
-    """What the step adds to the scores."""
+    """What `step`, taken in full, adds to `scores`."""
 
     def where(self, chosen: Bool[np.ndarray, " b"]) -> "_Searches":
-        """The searches for which `chosen` is true; these searches themselves if it is true for all."""
+        """The searches for which `chosen` is true; this object, not a copy, if it is true for all."""
         if chosen.all():
             return self
         return replace(self, **{name: value[chosen] for name, value in vars(self).items()})
@@ -71,11 +68,11 @@ class _Searches:
 
 
 def minimise(problem: CeilingProblem) -> tuple[Float[np.ndarray, "n r"], Float[np.ndarray, "n r"]]:
-    """For each key a query u that gives it about the most attention possible, and Newton's step from u.
+    """For each key a query u that gives it about the most attention possible, and Newton's step from u, a row each.
 
-    Both arrays have a row for each key. A search ends where the bounds of `ceilings_bounds` meet, where over all u the
-    key leads every other, or after 100 steps. A u that puts the key first is lengthened until the other keys get next
-    to nothing; its step is 0. All steps are 0 if queries are bounded.
+    A search ends where the bounds of `ceilings_bounds` meet, where over all u the key leads clearly, or after 100
+    steps. A u that puts its key first is then lengthened until the other keys get next to nothing, and its step is 0.
+    All steps are 0 if queries are bounded.
     """
     n, r = problem.keys.shape
     points, steps = np.zeros((n, r)), np.zeros((n, r))
@@ -134,13 +131,13 @@ def softmax(scores: Float[np.ndarray, "b n"]) -> tuple[Float[np.ndarray, "b n"],
 
 
 def _ball_gap_closed(problem: CeilingProblem, at: _Searches) -> Bool[np.ndarray, " b"]:
-    """Whether the bounds over the unit ball meet: by convexity f >= f(u) - g.u - |g| there, for the gradient g at u."""
+    """Whether f = -log(attention) is within 1e-9 of its bound on the unit ball, f - g.u - |g|, g the gradient at u."""
     gradient = at.mean - problem.keys[at.own]
     return (gradient * at.u).sum(axis=1) + np.sqrt((gradient**2).sum(axis=1)) < _GAP
 
 
 def _separated(problem: CeilingProblem, at: _Searches) -> Bool[np.ndarray, " b"]:
-    """Whether u puts the key first by a clear lead, whatever the biases."""
+    """Whether each query's score for its key, without the bias, leads those of all other keys by more than 0.5."""
     own = np.arange(len(at)), at.own
     at.scores[own] = -np.inf
     runner_up = at.scores.max(axis=1)
@@ -149,7 +146,7 @@ def _separated(problem: CeilingProblem, at: _Searches) -> Bool[np.ndarray, " b"]
 
 
 def _lengthen(problem: CeilingProblem, at: _Searches) -> None:
-    """Lengthen every u that puts its key first, so that the exponentials of the others add up to next to nothing."""
+    """Lengthen each query that puts its key first until the others get a share of about 1e-7, and set its step to 0."""
     scores = at.scores - (problem.bias - problem.bias[at.own, None])
     scores[np.arange(len(at)), at.own] = -np.inf
     lead = -scores.max(axis=1)
@@ -160,7 +157,7 @@ def _lengthen(problem: CeilingProblem, at: _Searches) -> None:
 
 
 def _newton_step(problem: CeilingProblem, second_moments: "_SecondMoments", at: _Searches) -> None:
-    """Set the step to the minimum of the quadratic model, and the change of the scores that it makes."""
+    """Set `step` to end at the minimum of a quadratic model of -log(attention), and `change` of the scores to match."""
     target, gradient = at.u.T.copy(), (at.mean - problem.keys[at.own]).T.copy()
     moments = second_moments(at.attention)
     minimise_models(moments, at.mean.T.copy(), gradient, target, at.shift, problem.bounded)
@@ -170,7 +167,7 @@ def _newton_step(problem: CeilingProblem, second_moments: "_SecondMoments", at: 
 
 
 def _proved(problem: CeilingProblem, at: _Searches) -> Bool[np.ndarray, " b"]:
-    """Whether the weights that Newton's step makes prove f to within `_GAP`; see `ceilings_bounds`."""
+    """Whether Newton's step yields weights on keys that prove -log(attention) to be within 1e-9 of its minimum."""
     proved = np.zeros(len(at), bool)
     squared = -((at.mean - problem.keys[at.own]) * at.step).sum(axis=1)
     near = np.flatnonzero(squared < _CLOSE)
@@ -185,7 +182,7 @@ def _proved(problem: CeilingProblem, at: _Searches) -> Bool[np.ndarray, " b"]:
 
 
 def _line_search(problem: CeilingProblem, at: _Searches) -> None:
-    """Go along every step, halved until f falls by a share of what its slope promises."""
+    """Move each query along its step, halved until -log(attention) falls by 1e-4 of what the slope promises."""
     slope = ((at.mean - problem.keys[at.own]) * at.step).sum(axis=1)
     length, noise = np.ones(len(at)), 1e-13 * (1 + abs(at.f))
     before, todo = at.f, np.arange(len(at))
@@ -202,7 +199,7 @@ def _line_search(problem: CeilingProblem, at: _Searches) -> None:
 
 
 class _SecondMoments:
-    """E[z_a z_c] for all a >= c, under given attention to keys z of coordinates z_a, by one matrix product."""
+    """Computes E[z_a z_c] of keys z weighted by attention, for all pairs a >= c of coordinates, as a matrix product."""
 
     def __init__(self, keys: Float[np.ndarray, "n r"]):
         self.keys = keys

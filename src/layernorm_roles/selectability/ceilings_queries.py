@@ -13,19 +13,18 @@ _NULL = 1e-14  # of the longest axis; shorter ones change scores by less than th
 
 @dataclass(frozen=True, repr=False)
 class QueryEllipsoid:
-    """The queries q = centre + axes u with |u| <= 1, with the factor of attention scores in them: scores are q.k.
+    """The queries q = centre + axes u with |u| <= 1, scaled so that attention scores are q.k.
 
-    In a head q = (W_Q x + b_Q) / sqrt(d_head), with x on a sphere that LayerNorm or RMSNorm (Root Mean Square Layer
-    Normalization, Zhang and Sennrich 2019) stretches by its gain. If the sphere has more dimensions than the ellipsoid,
-    which d_model > d_head + 1 ensures, every point *within* the ellipsoid is a query as well: two points of the sphere,
-    or all of a smaller sphere, lie over it.
+    In a head q = (W_Q x + b_Q) / sqrt(d_head), with x on a sphere that LayerNorm or RMSNorm (Zhang and Sennrich 2019)
+    stretches by its gain. If the sphere has more dimensions than the ellipsoid, which d_model > d_head + 1 ensures,
+    points *within* the ellipsoid are queries too: two points of the sphere, or a smaller sphere, lie over each.
     """
 
     centre: Float[np.ndarray, " d"]
     axes: Float[np.ndarray, "d r"]
     filled: bool = True
-    """Whether the points inside the ellipsoid are queries of the head. If not, only those on its surface are:
-    upper bounds over the ellipsoid hold for them, and lower bounds are taken on the surface."""
+    """Whether the points inside the ellipsoid are queries of the head. If only those on its surface are, upper
+    bounds over the ellipsoid hold for them, and lower bounds are taken on the surface."""
 
     @classmethod
     def of_layernorm(
@@ -40,7 +39,7 @@ class QueryEllipsoid:
 
         v is any unit vector with entries of sum 0; an eps in the norm makes it shorter, which stays in the filled
         ellipsoid. w_q (d_head, d_model) and b_q (d_head,) make the query, gain and bias (d_model,) belong to the norm;
-        None stands for no bias, or for a gain of 1. scale multiplies the scores, 1 / sqrt(d_head) unless given.
+        None is a gain of 1, or a bias of 0. scale, which multiplies scores, is 1 / sqrt(d_head) if None.
         """
         return cls._of_norm(w_q, b_q, gain, bias, scale, projected=True)
 
@@ -48,15 +47,12 @@ class QueryEllipsoid:
     def of_rmsnorm(
         cls, w_q: ArrayLike, b_q: ArrayLike | None, gain: ArrayLike | None, scale: float | None = None
     ) -> "QueryEllipsoid":
-        """The queries of an attention head whose input is RMSNorm's output x = gain sqrt(d_model) v, v any unit vector.
-
-        The arguments are those of `of_layernorm`.
-        """
+        """The queries of a head behind RMSNorm, x = gain sqrt(d_model) v, |v| = 1; arguments as in `of_layernorm`."""
         return cls._of_norm(w_q, b_q, gain, None, scale, projected=False)
 
     @classmethod
     def _of_norm(cls, w_q, b_q, gain, bias, scale, projected) -> "QueryEllipsoid":
-        """The image under W_Q of a sphere of radius sqrt(d_model), `projected` or not, and stretched by the gain."""
+        """The queries for x = gain sqrt(d_model) v + bias, v any unit vector, with entries of sum 0 if `projected`."""
         w_q = checked(w_q, "w_q", dimensions=2).astype(np.float64)
         d_head, d_model = w_q.shape
         gain = _vector(np.ones(d_model) if gain is None else gain, "gain", d_model)
@@ -74,7 +70,7 @@ class QueryEllipsoid:
         return f"QueryEllipsoid({r} axes in {d} dimensions, {'filled' if self.filled else 'surface alone'})"
 
     def principal(self) -> "QueryEllipsoid":
-        """This ellipsoid with orthogonal axes, the longest first, at most d of them; those of length 0 are left out."""
+        """This ellipsoid in float64 with orthogonal axes, the longest first; axes of length 0 are left out."""
         left, length, _ = np.linalg.svd(np.asarray(self.axes, dtype=np.float64), full_matrices=False)
         rank = max(1, int((length > _NULL * length[:1].sum()).sum()))
         return QueryEllipsoid(
@@ -83,7 +79,7 @@ class QueryEllipsoid:
 
 
 def _vector(values: ArrayLike | None, name: str, size: int) -> Float[np.ndarray, " size"]:
-    """`values` in float64, zeros for None. Raises ValueError unless they are `size` finite numbers."""
+    """`values` in float64, zeros for None; ValueError unless they are `size` finite numbers."""
     if values is None:
         return np.zeros(size)
     vector = checked(values, name, dimensions=1).astype(np.float64)

@@ -1,8 +1,7 @@
-"""Linear algebra of Newton's method in `ceilings_newton`, compiled by numba: minima of quadratic models.
+"""Minima of quadratic models, one for each key, for Newton's method in `ceilings_newton`; compiled by numba.
 
-Each key has a model. Eight keys are solved at once, as the lanes of arrays whose last axis has length 8, so that every
-inner loop is one vector instruction. The lower triangle of a symmetric matrix is stored row by row: entry (a, c) with c
-<= a is at a (a + 1) / 2 + c.
+Eight keys are solved at once, as lanes of arrays whose last axis has length 8, so that every inner loop is one vector
+instruction. A symmetric matrix is its lower triangle, row by row: entry (a, c), c <= a, is at a (a + 1) / 2 + c.
 """
 
 from typing import NamedTuple
@@ -20,7 +19,7 @@ _inlined = njit(fastmath={"contract"}, **IN_ONE)
 
 
 class _Work(NamedTuple):
-    """Arrays for one set of eight lanes (keys solved at once), which the next set overwrites."""
+    """Arrays for the models of eight keys that are solved at once, the lanes of the last axis."""
 
     curvature: np.ndarray  # (r (r + 1) / 2, lanes)
     factor: np.ndarray  # (r (r + 1) / 2, lanes) Cholesky factor, with the reciprocals of its diagonal
@@ -37,11 +36,10 @@ class _Work(NamedTuple):
 def minimise_models(second, mean, gradient, point, shift, bounded):
     """Move b points, one for each key, to the minima of quadratic models of a function, in the unit ball if `bounded`.
 
-    The function is minus the logarithm of the attention that a point u, as a query, gives the key, see
-    `ceilings_newton`; points are columns. second (r (r + 1) / 2, b): lower triangles of E[z z'] under the attention of
-    each u to keys z; mean (r, b): E[z]; gradient (r, b). point (r, b) and shift (b,) are overwritten, the shift with
-    the multiplier of |u| <= 1, where the next call starts. A singular curvature is shifted by as little as makes it
-    positive definite.
+    The function is minus the logarithm of the attention that a point u, as a query, gives the key. Over keys z weighted
+    by each u's attention: second (r (r + 1) / 2, b), lower triangles of E[z z'], and mean (r, b), E[z]. gradient (r,
+    b). Overwritten: point (r, b) and shift (b,), the multipliers of |u| <= 1, where the next call starts. The shift
+    also makes singular curvatures positive definite.
     """
     r, b = mean.shape
     triangle = r * (r + 1) // 2
@@ -62,7 +60,7 @@ def minimise_models(second, mean, gradient, point, shift, bounded):
 
 @_inlined
 def _load(second, mean, gradient, point, shift, start, bounded, work):
-    """Fill the lanes with the keys from column `start` on; lanes beyond the last key repeat it."""
+    """Set up the quadratic models of eight keys, from column `start` on; lanes beyond the last key repeat that key."""
     r, b = mean.shape
     for lane in range(_LANES):
         j = min(start + lane, b - 1)
@@ -87,7 +85,7 @@ def _load(second, mean, gradient, point, shift, start, bounded, work):
 
 @_inlined
 def _factorise(work):
-    """Compute Cholesky's factor of curvature + shift; False, with larger shifts, if a lane is not positive definite."""
+    """Compute Cholesky's factors of curvature + shift; False, with larger shifts, if one is not positive definite."""
     positive = True
     total = work.scratch[0]
     for a in range(len(work.v)):
@@ -116,7 +114,6 @@ def _factorise(work):
 
 @_inlined
 def _solve(work):
-    """Solve (curvature + shift) v = right by Cholesky's factor, for each lane."""
     r = len(work.v)
     for a in range(r):
         row = a * (a + 1) // 2
@@ -138,10 +135,9 @@ def _solve(work):
 
 @_inlined
 def _on_sphere_or_inside(work):
-    """Whether every v is on the unit sphere, or inside with the smallest shift; where not, the shift is improved.
+    """Whether each lane's v is on the unit sphere, or inside it with the least shift; else improves the lane's shift.
 
-    The improvement is Newton's for 1 / |v| = 1 (More and Sorensen 1983), which from any shift but the first step
-    approaches the solution from below, without passing it.
+    That is Newton's step for 1 / |v| = 1 (More and Sorensen 1983), which from the second on stays below the solution.
     """
     r = len(work.v)
     done = True
@@ -172,7 +168,7 @@ def _on_sphere_or_inside(work):
 
 @_inlined
 def _unload(work, start, bounded, point, shift):
-    """Write the lanes' minima and shifts; points that belong on the sphere are scaled onto it."""
+    """Write minima and shifts of the lanes to `point` and `shift`; minima on the unit sphere get length 1."""
     r, b = point.shape
     for lane in range(min(_LANES, b - start)):
         j = start + lane

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 VERDICTS = np.array(["borderline", "selectable", "unselectable"])
-"""What is proved of a key: that some query gives it the strictly highest score ('selectable'), that none does, or
-neither ('borderline'). `Certificates.code` holds indices into this array."""
+"""What is proved of a key: that some query gives it the strictly highest score ('selectable'), that none does
+('unselectable'), or neither ('borderline'). `Certificates.code` holds indices into this array."""
 BORDERLINE, SELECTABLE, UNSELECTABLE = range(3)
 
 # The distance below which data of a precision cannot tell keys apart, relative to the largest magnitude in a column.
@@ -32,8 +32,8 @@ _SMALLEST_SIZE, _LARGEST_SIZE = 2.0**-1000, 2.0**1020
 class Certificates:
     """For each of n keys of size d, whether a query gives it the strictly highest score, with proof, by `certify`.
 
-    `certify_many` adds a leading axis of matrices. Let s_c be the largest magnitude in column c of the keys (s_b that
-    of the bias).
+    `certify_many` adds a leading axis of matrices. s_c is the largest magnitude in column c of the keys, s_b of the
+    bias.
 
     * `margin`: of a key's query q, the lead over the best other key relative to the largest score that entries of this
       size can make, min_j (q.(k_i - k_j) + b_i - b_j) / (sum_c |q_c| s_c + s_b). The key stays selectable while no
@@ -41,28 +41,25 @@ class Certificates:
     * `residual`: of convex weights w over other keys, max_c |k_i - sum_j w_j k_j|_c / s_c: how far the key has to move
       to be the weighted mean exactly (with a bias also max(0, b_i - sum_j w_j b_j) / s_b). NaN without weights.
 
-    No margin of a key exceeds a residual of it (weak duality), so a proof of either kind excludes the other.
-
-    The verdicts, with a tolerance of 1e-9 for float64 and 1e-6 for float32 keys:
+    No margin of a key exceeds a residual of it (weak duality), so a proof of either kind excludes the other. The
+    verdicts, with a tolerance of 1e-9 for float64 and 1e-6 for float32 keys:
 
     * selectable: a query with margin > tolerance;
     * unselectable: weights with residual <= tolerance, and a margin of safety: even the key moved by the tolerance (in
       units of s) straight away from the mean of all keys is in the hull of the others. Where rounding could use up that
       safety, because all keys nearly agree in some direction, and in causal certificates, the key has to lie in the
-      interior of a simplex of its rivals, with bounds on all rounding. The rule is strict, a tie is no win, so a key
-      exactly on the boundary is unselectable too where that can be proved: an exact duplicate, or, up to 16 dimensions,
-      a weighted mean in rational arithmetic of the keys on one face;
+      interior of a simplex of its rivals, with bounds on all rounding. A tie is no win, so a key exactly on the
+      boundary is unselectable too where that can be proved: an exact duplicate, or, up to 16 dimensions, a weighted
+      mean in rational arithmetic of the keys on one face;
     * borderline: neither was shown. Changing the entries in their last digits could turn the verdict.
 
-    In causal certificates the rivals of key i are the keys before it alone, and the mean is that of those keys; s is
-    that of all keys. Key 0 has no rival and an infinite margin. Since a causal query sees the keys up to its own
-    position, a key that is unselectable so is out of reach of every query of the text, and one that is selectable can
-    be put first by the query at its own position.
+    In causal certificates the rivals of key i, and the keys of the mean, are the keys before it alone; s is that of all
+    keys. Key 0 has no rival and an infinite margin. An unselectable key is then out of reach of every query of the
+    text, since a later query sees more keys; the query at its own position can put a selectable key first.
 
-    In a direction in which all keys agree to within rounding (a standard deviation below 1e-12 s for float64, 3e-7 s
+    Along a direction in which all keys agree to within rounding (a standard deviation below 1e-12 s for float64, 3e-7 s
     for float32), such as LayerNorm's projection leaves behind, no search is possible: unless the keys agree exactly, or
-    rational arithmetic proves it, a key that is in the hull by the other directions is borderline. With `flat` such a
-    direction counts as constant, and the key as unselectable.
+    rational arithmetic proves it, a key in the hull by the other directions is borderline; unselectable with `flat`.
     """
 
     code: Int8[np.ndarray, "*stack n"]  # index into VERDICTS
@@ -78,7 +75,7 @@ class Certificates:
 
     @property
     def verdict(self) -> np.ndarray:
-        """An array that says for each key 'selectable', 'unselectable' or, where neither is proved, 'borderline'."""
+        """For each key 'selectable', 'unselectable' or, where neither is proved, 'borderline', as an array."""
         return VERDICTS[self.code]
 
     @property
@@ -98,10 +95,9 @@ class Certificates:
         return {str(verdict): int((self.verdict == verdict).sum()) for verdict in VERDICTS[[1, 2, 0]]}
 
     def columns(self, rows: slice = slice(None)) -> dict[str, Any]:
-        """A dict from the name of a column to its values, one for each key of a matrix: the key's verdict and proof.
+        """The verdict and proof of each key of one matrix: a dict from a column's name to its values, one for each key.
 
-        `rows` picks the keys. The columns are those of table key_verdicts in schemas.csv. Raises ValueError for
-        certificates of a stack of matrices.
+        Columns are those of table key_verdicts in schemas.csv. ValueError for certificates of a stack of matrices.
         """
         if self.code.ndim != 1:
             raise ValueError(f"certificates of a stack {self.code.shape[:-1]}: expected those of one matrix")
@@ -119,7 +115,7 @@ class Certificates:
         }
 
     def to_frame(self) -> pd.DataFrame:
-        """A pandas table of verdicts and proofs with a row for each key of one matrix, and the columns of `columns`."""
+        """A pandas table of the verdicts and proofs of one matrix: a row for each key, and the columns of `columns`."""
         import pandas as pd  # here, because its start takes longer than most certificates
 
         return pd.DataFrame(self.columns())
@@ -133,18 +129,16 @@ class Certificates:
         return double(self.queries[i]) if self.code[i] == SELECTABLE else None
 
     def combination(self, i: int) -> tuple[Int[np.ndarray, " m"], Float[np.ndarray, " m"]] | None:
-        """Numbers of other keys, and convex weights by which they average to key i; None unless it is unselectable."""
+        """Indices of other keys, and convex weights by which they average to key i; None unless it is unselectable."""
         if self.code[i] != UNSELECTABLE:
             return None
         used = self.weights[i] > 0
         return self.support[i][used], self.weights[i][used]
 
     def verify(self, keys, bias=None) -> tuple[np.ndarray, np.ndarray]:
-        """Check every proof against `keys` and `bias` by recomputing margins and residuals in float64.
+        """Check every proof against `keys` and `bias`, and return margins and residuals, recomputed in float64.
 
-        Raises ValueError, naming the first key, if a certificate does not prove its verdict for these keys. Returns two
-        arrays with a number for every key: the margin by which its query puts it first, and its distance from the
-        weighted mean.
+        Raises ValueError, naming the first such key, if a certificate does not prove its verdict for these keys.
         """
         keys = np.asarray(keys)
         keys = keys if keys.dtype in TOLERANCE else keys.astype(np.float64)
@@ -183,10 +177,8 @@ def _rows(array: np.ndarray) -> str:
 def evaluate(keys, bias, queries, support, weights, causal) -> tuple[np.ndarray, np.ndarray]:
     """Two arrays with a number for every key: the margin of its query and the residual of its convex weights.
 
-    The margin is the key's lead over the best other key under its query, the residual its distance from the weighted
-    mean of the keys in `support`, both relative to the size of the data, see `Certificates`, which also has the shapes
-    of the arguments. NaN without a query or weights. Numbers in `support` below 0 or above n - 1 count as those of the
-    first and the last key.
+    Shapes and definitions are those of `Certificates`; NaN without a query or weights. Indices in `support` beyond the
+    first or the last key count as that key.
     """
     *stack, n, d = keys.shape
     keys, queries = keys.reshape(-1, n, d), queries.reshape(-1, n, d)

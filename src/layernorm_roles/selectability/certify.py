@@ -1,9 +1,8 @@
-"""Which keys can win? `certify` answers for every row of a matrix, with a proof for each answer.
+"""`certify` says for every row of a matrix, a key, whether some query gives it the highest score, each time with proof.
 
 Key i is selectable iff some query q gives it the strictly highest score, q.k_i > q.k_j for every other j; it is
-unselectable iff it lies in the convex hull of the other keys (Brody et al. 2023, section 3.2; "unargmaxable" in
-Grivas et al. 2022, who solve a linear programme for each key). Proofs are looked for by `search` in the coordinates of
-`coordinates`, then carried back and verified in the coordinates of the data.
+unselectable iff it lies in the convex hull of the other keys (Brody et al. 2023, section 3.2; "unargmaxable" in Grivas
+et al. 2022). `search` looks for proofs in whitened coordinates; they are verified in those of the data.
 """
 
 from dataclasses import replace
@@ -29,10 +28,10 @@ from layernorm_roles.selectability.leads import LARGE
 from layernorm_roles.selectability.threads import one_thread_a_product
 from layernorm_roles.slices import slices
 
-_ENTRIES = 1 << 20  # entries of matrices looked at together
-_RANGE = 60  # powers of two between 1 and the largest magnitudes of columns for which float32 holds queries
-_ROUNDING = 2.0**-22  # by less, rounding to float32 moves a margin
-_ENOUGH = 1000  # a search may stop at a margin this many tolerances wide; below, it looks for the widest
+_ENTRIES = 1 << 20  # entries of the matrices that are inverted at once
+_RANGE = 60  # float32 holds queries for keys whose columns have magnitudes within 2**60 of 1
+_ROUNDING = 2.0**-22  # rounding a query to float32 moves its margin by less
+_ENOUGH = 1000  # a search ends at a margin of so many tolerances, and else looks for the widest
 
 
 def certify(
@@ -40,12 +39,10 @@ def certify(
 ) -> Certificates:
     """Say for each of n keys whether some query can give it the strictly highest score, with proof.
 
-    keys (n, d): float32 or float64; the precision decides what counts as borderline, see `Certificates`. float16 and
-    integers become float32 and float64. bias (n,): added to the scores, as in a softmax layer (score q.k_i + b_i).
-    Exact duplicates are unselectable. causal: key i has to beat the keys before it only, the ones that the query at its
-    own position sees in a causal model; later queries see more, so that a key that is unselectable among these is out
-    of reach for good. flat: a direction in which all keys agree to within rounding counts as constant, see
-    `Certificates`.
+    keys (n, d): float32 or float64, whose precision decides what counts as borderline, see `Certificates`; float16 and
+    integers become float32 and float64. Exact duplicates are unselectable. bias (n,): added to the scores, q.k_i + b_i,
+    as in a softmax layer. causal: key i has to beat only the keys before it, as in a causal model, where later queries
+    see more. flat: a direction in which all keys agree to within rounding counts as constant.
 
     Raises ValueError on anything that is no finite real matrix with at least one row and one column, on integers beyond
     2^53, and on a bias where `causal` is given, since the rows of a softmax layer have no order.
@@ -72,15 +69,15 @@ def certify(
 def certify_many(stack: ArrayLike, causal: bool = False, flat: bool = False) -> Certificates:
     """Say for each key of many matrices whether some query gives it the highest score in its matrix, with proof.
 
-    `stack` (matrices, n, d) holds the keys; the result's arrays have that leading axis. `causal`, `flat` and what
-    raises ValueError are as in `certify`, which in a loop over small matrices takes many times longer.
+    `stack` (matrices, n, d) holds the keys, and the result's arrays have that leading axis. `causal`, `flat` and errors
+    are as in `certify`, which takes many times longer in a loop over small matrices.
     """
     with one_thread_a_product():
         return _certify(checked(stack, "stack of keys", dimensions=3), None, causal, flat)
 
 
 class _Searched(NamedTuple):
-    """What the search for certificates of m matrices found, for the keys as given; not verified yet."""
+    """Proofs for the n keys of size d of m matrices, as the search for certificates found them, not yet verified."""
 
     state: Int8[np.ndarray, "m n"]
     queries: Float[np.ndarray, "m n d"]
@@ -88,24 +85,19 @@ class _Searched(NamedTuple):
     weights: Float[np.ndarray, "m n s"]
     duplicate: Bool[np.ndarray, "m n"]
     rows: Int[np.ndarray, " k"]
-    """Indices of the k keys that no guessed query, and no equal key, settled in all matrices, so that they were
-    searched for."""
+    """Indices of the k keys searched for, because no guessed query or equal key settled them in every matrix."""
     exact: Float[np.ndarray, "m k d"]
-    """The queries of the keys `rows`, in float64."""
+    """The queries of the k keys `rows`, in float64."""
     rank: Int[np.ndarray, " m"]
-    """Number of coordinates, without a bias's, in which the keys of a matrix vary; 0 where nothing was whitened."""
+    """Number of coordinates, without a bias's, in which the keys of each matrix vary; 0 if keys were not whitened."""
     sharp: Bool[np.ndarray, " m"]
-    """Whether rounding in the search is too small to matter, see `Coordinates.sharp`."""
+    """For each matrix, whether rounding in the search is too small to matter, see `Coordinates.sharp`."""
     whole: Bool[np.ndarray, " m"]
-    """Whether the search saw all of a matrix: every direction in which rows differ at all, be it by rounding."""
+    """For each matrix, whether the search saw every direction in which its rows differ at all, be it by rounding."""
 
 
 def _certify(keys: np.ndarray, bias: np.ndarray | None, causal: bool, flat: bool) -> Certificates:
-    """Certificates for keys (m, n, d) and bias (m, n), as `checked` returns them.
-
-    Keys in float32 are converted where they are needed, a block of rows at once. While no key has to be searched for,
-    the queries, in the keys' precision, are all that is as large as the keys.
-    """
+    """`Certificates` for finite float32 or float64 keys (m, n, d) and a bias (m, n) or None."""
     tolerance = TOLERANCE[keys.dtype]
     bias = None if bias is None else double(bias)
     result = _search(keys, bias, causal)
@@ -158,7 +150,7 @@ def _search(keys: Keys, bias: Numbers | None, causal: bool) -> _Searched:
 
 
 def _twins(rows: Float[np.ndarray, "m n c"], causal: bool) -> Int[np.ndarray, "m n"]:
-    """For every row the first other row of its matrix that equals it, if `causal` of those before it; else -1."""
+    """For each row the index of the first equal row of its matrix, if `causal` of those before it; -1 if none."""
     m, n, c = rows.shape
     twin, at = np.full(m * n, -1), np.arange(m * n)  # the rows that equal another one in all columns so far
     group = at // n  # a number for each set of rows that are equal so far; rows of a set are in order
@@ -177,26 +169,22 @@ def _twins(rows: Float[np.ndarray, "m n c"], causal: bool) -> Int[np.ndarray, "m
 
 
 def _precision(keys: Keys, bias: Numbers | None) -> type:
-    """float32 for the queries of float32 keys, where it holds them: without a bias, which fixes their lengths.
-
-    Rounding moves a margin by less than `_ROUNDING`.
-    """
+    """The type of queries: float32 for float32 keys of moderate size without a bias, else float64."""
     usual = bias is None and abs(coordinates.exponents(keys)).max() <= _RANGE
     return np.float32 if keys.dtype == np.float32 and usual else np.float64
 
 
 def _with_bias(keys: Keys, bias: Numbers | None) -> Float[np.ndarray, "m n c"]:
-    """Keys with their biases as one more column, if there are any, in float64 then."""
     return keys if bias is None else np.concatenate([keys, bias[:, :, None]], axis=2)
 
 
 def _search_open(
     at: coordinates.Coordinates, state: np.ndarray, rows: Rows, biased: bool, causal: bool, tolerance: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Search for the open keys, all of which are among k `rows`, and fill in `state` (m, n).
+    """Search for proofs of the keys whose `state` (m, n) is OPEN, all of them among k `rows`; update `state`.
 
-    Returns which matrices are sharp (m,), and of the rows the queries for the data (m, k, d), the support (m, k, s) and
-    the weights (m, k, s).
+    Returns `Coordinates.sharp` (m,), and for the rows queries for the original keys (m, k, d), and indices and weights
+    (m, k, s) of keys that average to them.
     """
     (m, n), r, every = state.shape, at.B.shape[1], slice(None)
     large = m == 1 and n >= LARGE and not causal
@@ -225,7 +213,7 @@ def _search_open(
 
 
 def _whole(at: coordinates.Coordinates, keys: Keys, bias: Numbers | None) -> Bool[np.ndarray, " m"]:
-    """Whether the search sees every direction of each matrix in which rows differ at all, be it by rounding."""
+    """For each matrix, whether the coordinates see every direction in which its rows differ, be it by rounding."""
     n, differing = keys.shape[1], coordinates.varying(keys).sum(axis=1)
     if bias is None:
         return at.rank == np.minimum(differing, n - 1)
@@ -242,9 +230,9 @@ def _verdicts(
     margin: Numbers,
     residual: Numbers,
 ) -> Int8[np.ndarray, "m n"]:
-    """The verdict, an index into VERDICTS, that margins and residuals prove; the rules are those of `Certificates`.
+    """For each key the index into VERDICTS of what its margin and residual prove, by the rules of `Certificates`.
 
-    `believed` (m,) says in which matrices a key that the search calls inside is inside.
+    `believed` (m,) marks matrices in which rounding is too small to make keys INSIDE, in the hull of the other keys.
     """
     biased, tolerance = bias is not None, TOLERANCE[keys.dtype]
     inside = (result.state == search.INSIDE) & (result.rank > 0)[:, None] & (residual <= tolerance)
@@ -268,7 +256,7 @@ def _verdicts(
 
 
 def _in_a_simplex(result: _Searched, keys: Keys, asked: Flags) -> Flags:
-    """Which of the keys `asked` for lie for sure in a simplex that the search found around them."""
+    """Which of the keys `asked` for lie, despite rounding, in the simplex that the search found around them."""
     inside = np.zeros_like(asked)
     if not asked.any():
         return inside

@@ -27,7 +27,7 @@ from layernorm_roles.selectability.matrices import FORMATS, load
 from layernorm_roles.selectability.threads import Work
 
 _NAMED = 20
-"""How many unselectable rows are printed by their numbers, at most."""
+"""Number of unselectable rows that `certify-keys` lists, at most."""
 _DESCRIPTION = """\
 Say for each row of a matrix whether some query q gives it the strictly highest score q.k, with proof: a query that
 does, or a convex combination of other rows that equals the row, so that no query can."""
@@ -43,11 +43,7 @@ What is printed and written:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of the command certify-keys; returns its exit status, which is 0 for success.
-
-    It is 2, with one line on standard error, for input that the command cannot use, and 130, without a message, after
-    Ctrl-C.
-    """
+    """Run the command certify-keys. Returns 0; 2, after a line on standard error, for bad input; 130 after Ctrl-C."""
     file = ""
     try:
         options = _parser().parse_args(arguments)
@@ -92,7 +88,7 @@ def _bias(options: argparse.Namespace, keys: np.ndarray) -> np.ndarray:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str):
-        """Raise ValueError with what argparse would print below the usage, so that every error is one line."""
+        """Raise ValueError with argparse's message in one line, where argparse would print the usage and exit."""
         raise ValueError(f"{message}; see certify-keys --help")
 
 
@@ -151,7 +147,7 @@ def _slice(text: str) -> slice:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse before any work what could only fail after it, and options that exclude each other."""
+    """Raise ValueError for options that do not go together, or for a file of --out that cannot be written."""
     if options.causal and options.bias:
         raise ValueError(
             "--causal and --bias: expected one of the two, since a vocabulary's rows have no order"
@@ -173,7 +169,7 @@ def _check_output(out: Path, inputs: list[Path]) -> None:
     for path in inputs:
         if out.resolve() == path.resolve() or (out.exists() and path.exists() and out.samefile(path)):
             raise ValueError(f"{out}: --out would overwrite what is read; choose another file")
-    try:  # the whole way that the verdicts will take, whose search may take an hour
+    try:  # now, since the search for verdicts may take an hour before they are written
         out.parent.mkdir(parents=True, exist_ok=True)
         _partial(out).touch()
         _partial(out).unlink()
@@ -187,7 +183,7 @@ def _partial(out: Path) -> Path:
 
 
 def _rows(path: Path, array: np.ndarray, rows: slice | None) -> tuple[np.ndarray, int]:
-    """The rows of `array` that the option --rows names, and the number of the first one in the file."""
+    """The rows of `array` that option --rows asks for, and the index of the first; ValueError if one is missing."""
     if rows is None:
         return array, 0
     n = len(array) if array.ndim else 0
@@ -200,12 +196,7 @@ def _rows(path: Path, array: np.ndarray, rows: slice | None) -> tuple[np.ndarray
 def _certified(
     keys: np.ndarray, bias: np.ndarray | None, causal: bool, flat: bool, every: float = 10.0
 ) -> Certificates:
-    """Certificates of the keys, verified; meanwhile a line of progress goes to standard error every so many seconds.
-
-    A matrix of many rows is passed over three times or more: each pass compares all rows with all, or is a round of the
-    search. The work is done in a thread, so that the main one can print. Ctrl-C ends the process: as a Python exception
-    it would wait for compiled code.
-    """
+    """Certificates of the keys, verified, with a line of progress on standard error every `every` seconds."""
 
     def prove() -> Certificates:
         certificates = certify(keys, bias, causal, flat)
@@ -213,7 +204,8 @@ def _certified(
         return certificates
 
     began, in_main = time.monotonic(), threading.current_thread() is threading.main_thread()
-    # In another thread Ctrl-C does not come.
+    # A thread works, and this one prints. Ctrl-C, which only the main thread gets, is to end the process at once: a
+    # Python exception would wait for compiled code.
     before = signal.signal(signal.SIGINT, signal.SIG_DFL) if in_main else None
     try:
         with ThreadPoolExecutor(1) as thread:
@@ -229,10 +221,7 @@ def _certified(
 
 
 def _write(options: argparse.Namespace, certificates: Certificates, first: int) -> None:
-    """Write the verdicts to the file of --out; row 0 of the certificates gets the number `first`, its row in the input.
-
-    The new file appears whole or not at all.
-    """
+    """Write verdicts, and to Parquet their proofs, to the file of --out, whole or not at all; key 0 is row `first`."""
     out = options.out
     partial_file = _partial(out)
     n, d = certificates.queries.shape
@@ -263,7 +252,7 @@ def _write(options: argparse.Namespace, certificates: Certificates, first: int) 
                 for columns in blocks:
                     arrays = [pa.array(columns[field.name], field.type, from_pandas=True) for field in schema]
                     writer.write_table(pa.table(arrays, schema))
-        # That of a table of this project, which the new file replaces.
+        # A checksum is there if the new file replaces a table of this project.
         files.checksum_file(out).unlink(missing_ok=True)
         partial_file.replace(out)
     except OSError as error:  # it names no file where a disk is full
@@ -280,16 +269,16 @@ def _columns(certificates: Certificates, rows: slice, first: int) -> dict[str, A
 
 
 def _printable(text: str) -> str:
-    """`text` in one line that a terminal only prints: names of tensors and files may hold control characters."""
+    """`text` with control characters escaped; names of tensors and files may hold some."""
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
     )
 
 
 def summary(path: Path, keys: np.ndarray, certificates: Certificates, taken: str = "", first: int = 0) -> str:
-    """What certify-keys prints: how many keys some query selects, which rows none does, weakest proofs, duplicates.
+    """The text that certify-keys prints: numbers of keys by verdict, unselectable rows, weakest proofs, duplicates.
 
-    `taken` says which part of the file the keys are, and `first` is the number of their first row in it.
+    `taken` says which part of the file the keys are; `first` is the index of their first row in it.
     """
     n, d = keys.shape
     verdict = certificates.verdict

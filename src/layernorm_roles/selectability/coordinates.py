@@ -1,8 +1,8 @@
 """Coordinates in which it is quick to search for queries that put a key first: whitened keys, and the way back.
 
-Which keys can get the highest score does not depend on the coordinates, since a linear map of the keys is undone by a
-linear map of the queries. Here columns are brought to a common scale by powers of two, keys centred, directions without
-variation dropped, and the rest whitened. A bias becomes one more coordinate. Many keys are converted in blocks of rows.
+A linear map of the keys is undone by one of the queries, so it does not change which keys can get the highest score.
+Here columns are brought to a common scale by powers of two, keys centred, directions without variation dropped, and the
+rest whitened. A bias becomes one more coordinate.
 """
 
 from dataclasses import dataclass, replace
@@ -23,18 +23,17 @@ _RANGE = 900  # powers of two between a bias and a column of keys, at most; quer
 class Coordinates:
     """The n keys of m matrices in r whitened coordinates, and what turns queries for these into queries for the keys.
 
-    Whitened keys have mean 0 and covariance 1. If a bias is added to the keys' scores, it is the last of the r
-    coordinates.
+    Whitened keys have mean 0 and covariance 1. A bias added to the keys' scores is the last of the r coordinates.
     """
 
     keys: Keys
-    """The keys as they were given, not yet whitened."""
+    """The keys as they were given, not whitened."""
     whole: Float[np.ndarray, "m n k"] | None
     """The whitened keys without a bias, if one block of rows holds all of them; else None, and `of` computes them."""
     exponent: Int[np.ndarray, "m columns"]
     """Every column of the keys, and a bias, which comes last, is divided by 2**exponent before it is centred."""
     mean: Float[np.ndarray, "m 1 d"]
-    """The mean of the scaled keys, which are the keys with their columns divided by 2**exponent."""
+    """The mean of the scaled keys, whose columns are divided by 2**exponent."""
     axes: Float[np.ndarray, "m d k"]
     """Principal axes of the centred and scaled keys, without a bias: a unit vector for each whitened coordinate."""
     inverse: Float[np.ndarray, "m 1 k"]
@@ -43,21 +42,19 @@ class Coordinates:
     """Matrix that turns a query q for the whitened keys into a query q B for the scaled keys; with a bias, the last
     entry of q B is the factor of the scaled bias."""
     push: Numbers
-    """For every key the tolerance divided by its distance from the mean (the largest coordinate of their difference).
-    Pushed outwards by the tolerance, a key moves by this factor times the difference."""
+    """For every key the tolerance divided by the largest coordinate of its difference from the mean. Pushed outwards
+    by the tolerance, a key moves by this factor times the difference."""
     raised: Numbers
-    """The last coordinate, which is the bias's, of every key after it is pushed and its bias raised by the tolerance; 0
-    without a bias."""
+    """The last coordinate, a bias's, of keys pushed outwards with a bias raised by the tolerance; 0 without a bias."""
     last: Numbers | None
-    """The last coordinate, which is the bias's, of every key; None without a bias."""
+    """The last coordinate, a bias's, of every key; None without a bias."""
     rank: Int[np.ndarray, " m"]
     """Number of coordinates, without a bias's, in which the keys of each matrix vary."""
     depth: Float[np.ndarray, " m"]
-    """For each matrix, the fraction of its distance from the mean by which the tolerance moves each key at least, times
-    the smallest standard deviation of the scaled keys along an axis; `sharp` compares it with errors of rounding."""
+    """For each matrix its smallest positive `push` times the smallest standard deviation of the scaled keys along an
+    axis, which `sharp` compares with errors of rounding."""
     rounding: Float[np.ndarray, " m"]
-    """Bound on the rounding error of a scaled key's coordinate along an axis, before it is divided by the standard
-    deviation."""
+    """Bound on the rounding error of a scaled key's coordinate along an axis, not divided by the standard deviation."""
 
     def of(self, matrices: slice, rows: slice | Int[np.ndarray, " k"]) -> Float[np.ndarray, "a k r"]:
         """The keys in `rows` of the `matrices`, in whitened coordinates, which are 0 beyond the rank of a matrix."""
@@ -80,36 +77,34 @@ class Coordinates:
     def queries_for_data(
         self, queries: Float[np.ndarray, "a k r"]
     ) -> tuple[Float[np.ndarray, "a k columns"], Float[np.ndarray, "a k"]]:
-        """Queries for the keys as given, made from `queries` for the whitened keys; and the size of each.
+        """Turn `queries` for whitened keys into queries for the original keys, divided by their sizes; also the sizes.
 
-        The size, by which a query is divided, is the largest score that it could make from entries as large as the
-        data's. With a bias, the last entry of a query is the bias's factor.
+        A size is the largest score that a query could make from entries as large as the data's. With a bias, the last
+        entry of a query is the bias's factor.
         """
         return of_size_one(queries @ self.B, self.exponent)
 
     def answers(self, queries: Float[np.ndarray, "a k r"]) -> Float[np.ndarray, "a k d"]:
-        """Queries for the keys as given, made from `queries` for the whitened keys; a row of zeros means no query.
+        """Turn `queries` for whitened keys into queries for the original keys; a row of zeros means no query.
 
-        With a bias they are divided by its factor, so that the score of key i is q.k_i + b_i, and 0 where that factor
-        is not positive.
+        With a bias, queries are divided by its factor (scores are then q.k_i + b_i), and 0 where that is not positive.
         """
         if self.last is None:
             return self.queries_for_data(queries)[0]
         queries, exponent = queries @ self.B, self.exponent
         last = queries[:, :, -1:]
         fixed = np.divide(queries, last, out=np.zeros_like(queries), where=last > 0)[:, :, :-1]
-        # A query of 0 stands for none, but where the bias decides it is one: another that nobody can tell from it.
+        # A query of 0 means none; where the bias alone decides, a tiny one, which changes no score, stands for it.
         fixed[..., 0][(last[..., 0] > 0) & ~fixed.any(axis=2)] = _TINY
         return np.ldexp(fixed, (exponent[:, -1:] - exponent[:, :-1])[:, None])
 
     def sharp(self, columns: Float[np.ndarray, "m k n"]) -> Bool[np.ndarray, " m"]:
-        """For each matrix, whether rounding moves no key as far as the tolerance does; `columns` are its whitened keys.
+        """For each matrix, whether rounding moves no key, of whitened `columns`, as far as the tolerance does.
 
-        Then the pushed keys lie deeper in the hull, if they do at all, than rounding can tell. A key whose image,
-        pushed by a fraction of its distance from the mean, is in the hull lies below the hull's surface by that
-        fraction of the hull's inner radius. And that radius is at least 1 / R in whitened coordinates, R the length of
-        the longest key: a variable of mean 0 and variance 1 that is never below -R exceeds 1 / R (Bhatia and Davis
-        2000).
+        Then a pushed key that is in the hull lies deeper in it than rounding reaches: below the surface by the fraction
+        of its distance from the mean that it is pushed, times the hull's inner radius. In whitened coordinates that is
+        at least 1 / R, R the length of the longest key: a variable of mean 0 and variance 1 that is never below -R
+        exceeds 1 / R (Bhatia and Davis 2000).
         """
         R = np.sqrt(np.einsum("mrn,mrn->mn", columns, columns).max(axis=1))
         return self.depth > self.rounding * R
@@ -133,10 +128,10 @@ def scaled_by(keys: Keys, exponent: Int[np.ndarray, "m d"]) -> Keys:
 def of_size_one(
     queries: Float[np.ndarray, "a k columns"], exponent: Int[np.ndarray, "a columns"]
 ) -> tuple[Float[np.ndarray, "a k columns"], Float[np.ndarray, "a k"]]:
-    """Queries for the keys as given, made from `queries` for columns divided by 2**exponent; and the size of each.
+    """Turn `queries` for scaled columns into queries for the original keys, divided by their sizes; also the sizes.
 
-    The size, by which a query is divided, is the largest score that it could make from scaled columns, whose magnitudes
-    are at most 1. A row of zeros means no query and stays 0.
+    A size is the largest score that a query could make from the scaled columns, which are those of the keys divided by
+    2**exponent, with magnitudes of at most 1. A row of zeros means no query and stays 0.
     """
     size = abs(queries).sum(axis=2)
     queries = queries / np.where(size > 0, size, 1)[:, :, None]
@@ -146,8 +141,8 @@ def of_size_one(
 def whiten(keys: Keys, null: float, tolerance: float, causal: bool = False) -> Coordinates:
     """The whitened coordinates of keys; directions with a standard deviation below `null` are dropped.
 
-    For a proof with a margin of safety, a key is pushed by `tolerance` away from the mean of all keys, or, if `causal`,
-    of the keys before it. Both limits are for columns scaled to a largest magnitude between 1/2 and 1.
+    For proofs with a margin of safety, keys are pushed by `tolerance` away from the mean of all keys or, if `causal`,
+    of the keys before them. Both limits are for columns scaled to a largest magnitude between 1/2 and 1.
     """
     m, n, d = keys.shape
     exponent, blocks = exponents(keys), row_blocks(n, m * d)
@@ -210,10 +205,9 @@ def whiten(keys: Keys, null: float, tolerance: float, causal: bool = False) -> C
 def _minus_mean_before(
     rows: Float[np.ndarray, "m n c"], before: Float[np.ndarray, "m 1 c"], first: int
 ) -> tuple[Float[np.ndarray, "m n c"], Float[np.ndarray, "m 1 c"]]:
-    """Every row minus the mean of the rows before it, and the sum of all rows so far.
+    """Every row minus the mean of all rows before it (the very first becomes 0), and the sum of all rows so far.
 
-    `before` is the sum of the `first` rows, which come before these. The very first row, which has none before it,
-    becomes 0.
+    `before` is the sum of the `first` rows, which come before `rows`.
     """
     sums = np.cumsum(np.concatenate([before, rows], axis=1), axis=1)
     number = np.arange(first, first + rows.shape[1])[:, None]
@@ -224,7 +218,7 @@ def _minus_mean_before(
 
 
 def refuse_incomparable(keys: Float[np.ndarray, "n d"], bias: Float[np.ndarray, " n"]) -> None:
-    """Raise ValueError if the bias so exceeds a column of the keys that a query which offsets it overflows float64."""
+    """Raise ValueError if a bias is so much larger than a column of keys that offsetting queries overflow float64."""
     column, largest = largest_magnitude(keys, axis=0), abs(bias).max()
     smallest = column[column > 0].min(initial=np.inf)
     if largest > 0 and np.frexp(largest)[1] - np.frexp(smallest)[1] > _RANGE:
@@ -237,8 +231,8 @@ def refuse_incomparable(keys: Float[np.ndarray, "n d"], bias: Float[np.ndarray, 
 def append_bias(at: Coordinates, bias: Numbers, null: float, tolerance: float) -> Coordinates:
     """The whitened coordinates `at` with one more for the bias, in float64, that is added to each key's score.
 
-    It holds what is left of the bias after its best linear approximation by the keys, which a query can take up. It is
-    0 where that has a standard deviation below `null`; `tolerance` is by how much `raised` lifts the scaled bias.
+    It holds what the best linear approximation by the keys, which a query can offset, leaves of the bias; 0 if that has
+    a standard deviation below `null`. `raised` lifts the scaled bias by `tolerance`.
     """
     exponent = np.frexp(abs(bias).max(axis=1, keepdims=True))[1]
     scaled = np.ldexp(bias, -exponent)

@@ -1,8 +1,4 @@
-"""Wolfe's algorithm (1976) for the point of a convex hull that is nearest to a target: its steps, compiled by numba.
-
-It walks from corral to corral: a few affinely independent points, the atoms, whose convex hull holds the nearest point
-so far. `search` loops over the steps.
-"""
+"""The steps of Wolfe's algorithm (1976) for the point of a convex hull nearest to a target; compiled by numba."""
 
 from typing import NamedTuple
 
@@ -12,15 +8,15 @@ from layernorm_roles.compiling import njit
 from layernorm_roles.selectability.sums import combine, dot
 
 RAY = -2
-"""What `Corral.names` holds for the atom that is no key but the direction in which the keys' bias decreases."""
+"""Number, in place of a key's, of the atom that is the direction in which the keys' bias decreases."""
 
 
 class Corral(NamedTuple):
-    """State of Wolfe's algorithm: m atoms (keys minus the target, or the `RAY`) and the point of their hull reached.
+    """State of Wolfe's algorithm: a few affinely independent points, the atoms, and the point of their hull reached.
 
-    The atoms are the first m rows of each array. H is the inverse of the Gram matrix G = rows rows' + shift * mass
-    mass', which exists iff the atoms are affinely independent. The point of their affine hull nearest to the target has
-    weights proportional to u = H mass.
+    The m atoms, keys minus the target or the `RAY`, are the first m rows of each array. H is the inverse of the Gram
+    matrix G = rows rows' + shift * mass mass', which exists iff the atoms are affinely independent. The point of their
+    affine hull nearest to the target has weights proportional to u = H mass.
     """
 
     names: np.ndarray
@@ -35,7 +31,7 @@ class Corral(NamedTuple):
 
 @njit
 def new_corral(r):
-    """A `Corral`, the state of Wolfe's algorithm, with space for r + 1 atoms of r coordinates, and none yet."""
+    """A `Corral`, the state of Wolfe's algorithm, without atoms, and with space for r + 1 of r coordinates."""
     size = r + 1
     return Corral(
         np.empty(size, np.int64),
@@ -51,10 +47,9 @@ def new_corral(r):
 
 @njit
 def add(c, m, name, W, x, shift):
-    """Add to the `Corral` c of m atoms, with weight 0, one more: key W[name] minus the target x, or the RAY.
+    """Add an atom of weight 0 to the `Corral` c of m atoms: key W[name] minus the target x, or the RAY.
 
-    The inverse H of the Gram matrix, in which `shift` is the factor of the masses, grows by a row and a column. Returns
-    True; or False, and leaves c as it is, if the atom is there or depends affinely on those that are.
+    Returns True; or False, without a change, if the atom is there or depends affinely on those that are.
     """
     if m > len(x):
         return False
@@ -89,7 +84,7 @@ def add(c, m, name, W, x, shift):
 
 @njit
 def drop(c, m, k):
-    """Take atom k out of `c`, the `Corral` of m atoms in Wolfe's algorithm, in place; the last atom moves to row k."""
+    """Take atom k out of the `Corral` c of m atoms, in place; the last atom moves to row k."""
     for a in range(m):
         if a != k:
             factor = c.H[a, k] / c.H[k, k]
@@ -106,10 +101,7 @@ def drop(c, m, k):
 
 @njit
 def rebuild(c, m, W, x, shift):
-    """Compute the atoms of the `Corral` c, keys of W minus the target x, and their inverse H again; the weights stay.
-
-    That is done when x has moved or rounding has grown. Returns their number m, or 0 if they are affinely dependent.
-    """
+    """Recompute the m atoms of the `Corral` c, for target x, and H; returns m, or 0 if they are affinely dependent."""
     for k in range(m):
         weight = c.weights[k]
         if not add(c, k, c.names[k], W, x, shift):
@@ -135,10 +127,9 @@ def sharpen(c, m, shift):
 
 @njit
 def settle(c, m, y):
-    """Wolfe's minor cycle: move towards the point of the atoms' affine hull that is nearest to the target.
+    """Wolfe's minor cycle: move to the point nearest to the target in the affine hull of the `Corral` c of m atoms.
 
-    c is the `Corral` of m atoms. Atoms whose weight turns negative on the way are dropped. Writes the point reached,
-    minus the target, into y. Returns the number of atoms left.
+    Atoms whose weight turns negative are dropped; returns how many are left. y becomes the point minus the target.
     """
     while True:
         total = dot(c.mass[:m], c.u[:m])

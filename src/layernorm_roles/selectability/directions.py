@@ -1,8 +1,8 @@
 """Guesses of queries that give a key the strictly highest score, which spare most keys a search for one.
 
 The first guess is the key itself as a query, with which most vertices of the keys' convex hull win. In many dimensions,
-repeatedly reflecting the query over the bisector with the key that beats it (braid reflect; Demeter et al. 2020, Grivas
-et al. 2022) finds a query for most of the rest.
+reflecting the query again and again over the bisector with the key that beats it (braid reflect; Demeter et al. 2020)
+finds one for most of the rest.
 """
 
 from dataclasses import dataclass
@@ -20,10 +20,7 @@ _BIAS = 0.3  # the factor of the bias in the first query of a key whose own last
 
 
 class _Own:
-    """The keys themselves as queries, up to positive factors, without the columns in which all keys of a matrix agree.
-
-    An index [slice of matrices, rows] computes the queries for these rows alone, so that no array holds all of them.
-    """
+    """The keys as queries, up to positive factors and 0 in constant columns, computed at an index [matrices, rows]."""
 
     def __init__(self, keys: Keys):
         self.keys, self.exponent, varies = keys, exponents(keys), varying(keys)
@@ -50,13 +47,12 @@ class _Some:
 
 @dataclass
 class Directions:
-    """Tries guessed queries for keys, and enters those that give their key the strictly highest score in `queries`.
+    """Tries guessed queries for keys and stores those that give their key the strictly highest score in `queries`.
 
-    `state` says of every key whether it is OPEN (not settled), SELECTABLE and so on, see `search`. Each method tries
-    queries for the OPEN keys and makes SELECTABLE those whose query has a margin above `enough`: the key's lead over
-    its best rival, relative to the largest score that entries as large as the data's could make. If `causal`, the
-    rivals are only the keys before it. `queries`, for `keys` as given and maybe in float32, has rows of zeros for keys
-    without a query.
+    `state` says of every key whether it is OPEN (not settled), SELECTABLE and so on, see `search`. A method tries
+    queries for OPEN keys and makes those SELECTABLE whose query has a margin above `enough`: the lead over the best
+    rival relative to the largest score that entries as large as the data's could make. If `causal`, the rivals are the
+    keys before it. `queries` (for the original keys, maybe in float32) are 0 for keys without one.
     """
 
     keys: Keys
@@ -76,11 +72,7 @@ class Directions:
             self._enter(won[part], wins[:, won[part]], own[every, won[part]])
 
     def try_whitened(self, at: Coordinates) -> None:
-        """Try for every key whose state is OPEN its whitened coordinates as the query, and reflections of them.
-
-        Reflections are tried from 32 dimensions on. `at` has the whitened coordinates of the keys, and turns queries
-        for them into queries for the keys themselves.
-        """
+        """Try for every OPEN key its whitened coordinates as a query and, from 32 dimensions on, reflected ones."""
         still = np.flatnonzero((self.state == OPEN).any(axis=0))
         for part in row_blocks(len(still), self.keys[:, 0].size):
             rows = still[part]
@@ -95,10 +87,7 @@ class Directions:
     def _accept(
         self, at: Coordinates, rows: Rows, Q: Float[np.ndarray, "m k r"], given: Bool[np.ndarray, "m k"]
     ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
-        """Try those of the queries Q, in whitened coordinates, that are `given`; returns keys' leads and best rivals.
-
-        The lead of a key, by its query for the whitened keys, is over its best rival, whose index is the second array.
-        """
+        """Try those of queries Q, for whitened keys `rows`, that are `given`; returns these keys' leads and rivals."""
         queries, size = at.queries_for_data(Q)
         asked = np.zeros(self.state.shape, bool)
         asked[:, rows] = given & (size > 0)
@@ -115,7 +104,7 @@ class Directions:
         self.queries[a, rows[k]] = queries[a, k]
 
     def _try_reflections(self, at: Coordinates, rows: Rows, W: Float[np.ndarray, "m k r"]) -> None:
-        """Try reflected queries for all OPEN keys at once, as long as a round costs less than the searches it saves."""
+        """Reflect queries of OPEN keys over the bisectors with their best rivals, and try them, while that pays."""
         r, Q = W.shape[2], W.copy()
         given = self.state[:, rows] == OPEN
         poor_rounds = np.zeros(len(W), int)

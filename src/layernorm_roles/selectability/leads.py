@@ -1,9 +1,7 @@
-"""By how much each key's score under the query that is meant for it exceeds that of the best other key.
+"""By how much each key's score under the query that is meant for it exceeds that of the best other key, its lead.
 
-All keys are compared with all. The scores of small matrices are computed as they are. In a large one almost every pair
-can be ruled out in float32, which takes half the time, because the error of such a score is bounded; float64 decides
-what is left. Blocks of queries then go to all cores, and no number depends on how many there are. Keys and queries are
-converted where they are needed, so that no copy of all of them is made.
+Small matrices are compared in float64. In large ones float32, whose errors are bounded, first rules out almost all
+pairs, in blocks on all cores, and float64 decides the rest. No number depends on how many cores there are.
 """
 
 from typing import Any
@@ -16,11 +14,11 @@ from layernorm_roles.selectability.threads import on_all_cores
 from layernorm_roles.slices import slices
 
 LARGE = 2048
-"""Number of keys from which on a matrix is large: its scores are first computed in float32, and on all cores."""
+"""Number of keys from which on scores are first computed in float32, and on all cores."""
 
 _SCORES = 1 << 16  # scores of small matrices held at once: half a MiB, which stays in a core's cache
 _QUERIES, _KEYS = 512, 256  # the scores of a large matrix held at once by each thread
-# Powers of two by which a column is scaled, at most; the scale has to stay finite.
+# The largest powers of two by which columns are scaled, so that scales stay finite.
 _RANGE = {np.dtype(np.float64): 1000, np.dtype(np.float32): 100}
 
 _UNIT = 2.0**-24  # relative error of one operation in float32
@@ -31,10 +29,9 @@ def leads(
 ) -> tuple[Numbers, Int[np.ndarray, "m n"]]:
     """The lead q_i.k_i + b_i - max_j (q_i.k_j + b_j) of every key i over its rivals j, and the index of the best rival.
 
-    keys, queries, bias: finite; query i is meant for key i. `queries` (m, n, c) is an array, or an object that computes
-    the queries at an index [slice of matrices, keys]. With a bias, a query may have one more entry, the bias's factor.
-    The rivals are all other keys, or, if `causal`, those with smaller numbers; a key without rivals has an infinite
-    lead. NaN and -1 where no query is `given`.
+    All arrays are finite; query i is meant for key i. `queries` (m, n, c) is an array, or computes queries at an index
+    [slice of matrices, keys]; with a bias, c may be d + 1, the last entry the bias's factor. The rivals are all other
+    keys or, if `causal`, those before i; without any, the lead is infinite. NaN and -1 where no query is `given`.
     """
     lead, rival = np.full(given.shape, np.nan), np.full(given.shape, -1)
     of_matrices = _of_small if keys.shape[1] < LARGE else _of_large
@@ -60,7 +57,7 @@ def _of_small(keys, bias, queries, causal, given, lead, rival) -> None:
 
 
 def _scores(queries, keys, bias, rivals: slice) -> Float[np.ndarray, "... k rivals"]:
-    """The scores that queries (..., k, c) give the `rivals` among keys (..., n, d), in float64."""
+    """Scores, in float64, of queries (..., k, c) with the keys (..., n, d) in slice `rivals`, with their bias."""
     d = keys.shape[-1]
     scores = queries[..., :d] @ double(keys[..., rivals, :]).swapaxes(-1, -2)
     if bias is not None:
@@ -73,7 +70,7 @@ def _factor(queries: Float[np.ndarray, "... k c"], d: int) -> Float[np.ndarray, 
 
 
 def _leave_rivals(scores: Float[np.ndarray, "... k n"], rows: Rows, keys: slice, causal: bool) -> None:
-    """Set the scores of the queries for keys `rows` to minus infinity where `keys` are none of their rivals."""
+    """Set the scores of keys that are no rivals to minus infinity: a query's own key and, if `causal`, later ones."""
     if causal:
         first = max(rows.min(), keys.start)
         later = scores[..., first - keys.start :]
@@ -97,14 +94,14 @@ def _of_large(keys, bias, queries, causal, given, lead, rival) -> None:
 
 
 class _Comparison:
-    """The leads in one large matrix of keys (n, d) with their biases (n,), number `a` of those that have `queries`.
+    """Computes leads in one large matrix of keys (n, d) with bias (n,), number `a` of the matrices of `queries`.
 
-    Every column of the keys, and the bias, is scaled by a power of two, so that its entries are below 1, and centred,
-    which moves all scores of a query alike; every query is scaled accordingly and to length 1. A key k and a query q
-    of c entries are then rounded to float32, and so is their product, which is wrong by at most g |q| |k| with
-    g = (c + 4) u / (1 - (c + 4) u), u = 2^-24, in whatever order it is summed (Higham, Accuracy and Stability of
-    Numerical Algorithms, 2002, section 3.1). One more u is for the rounding of the centring, and one for entries too
-    small for float32. A rival whose score is lower than another one's by more than twice that is not the best.
+    Columns of keys, and the bias, are scaled by powers of two to entries below 1 and centred, which shifts all scores
+    of a query alike; queries are scaled accordingly and to length 1. In float32 the product of a key k and a query q of
+    c entries is then wrong by at most g |q| |k|, g = (c + 4) u / (1 - (c + 4) u), u = 2^-24, in whatever order it is
+    summed (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1). One more u is for rounding in
+    centring, and one for entries too small for float32. A rival with a score lower than another's by more than twice
+    that is not the best.
     """
 
     def __init__(self, keys: np.ndarray, bias: np.ndarray | None, queries: Any, a: int, causal: bool):
@@ -123,7 +120,7 @@ class _Comparison:
         self.slack = 2 * terms / (1 - terms) * longest * (1 + 1e-6)
 
     def _scaled(self, tile: slice) -> Float[np.ndarray, "k c"]:
-        """Some keys, with their biases if there are any, scaled and centred in their precision."""
+        """The keys in slice `tile`, with the bias, if any, as last column, scaled to magnitudes below 1 and centred."""
         some = self.keys[tile]
         if self.bias is not None:
             some = np.column_stack([some, self.bias[tile]])
@@ -132,7 +129,7 @@ class _Comparison:
         return some
 
     def __call__(self, rows: Rows) -> tuple[Float[np.ndarray, " k"], Int[np.ndarray, " k"]]:
-        """The leads of the keys `rows` under their queries, and the indices of their best rivals; each key has one."""
+        """The leads of the keys `rows`, each of which must have a rival, and the indices of their best rivals."""
         own = double(self.queries[self.a : self.a + 1, rows][0])
         tiles = slices(int(rows.max()) + 1 if self.causal else len(self.keys), _KEYS)
         best = self._best_in_float32(own, rows, tiles)
@@ -155,7 +152,7 @@ class _Comparison:
     def _best_in_float32(
         self, queries: Float[np.ndarray, "k c"], rows: Rows, tiles: list[slice]
     ) -> Float[np.ndarray, "k tiles"]:
-        """The best score in float32 among the rivals in each tile of keys; minus infinity where a tile has none."""
+        """For every query the best score of a rival in each tile of keys, in float32; minus infinity if it has none."""
         if queries.shape[1] < len(self.exponent):
             queries = np.column_stack([queries, np.ones(len(queries))])
         scaled = np.ldexp(queries, self.exponent)

@@ -19,7 +19,7 @@ from layernorm_roles import files
 from layernorm_roles.selectability.arrays import checked
 
 INDEX = ".safetensors.index.json"
-"""Ending of the name of a large model's index, a JSON file that says which .safetensors file holds each tensor."""
+"""Ending of the name of a JSON file that says which .safetensors file holds each tensor of a large model."""
 _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".joblib")
 _LISTED = 40  # so many names of tensors are listed in an error
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"} | {
@@ -28,22 +28,21 @@ _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat
 
 
 class Matrix(NamedTuple):
-    """An array that was read from a file, with words that say which tensor, column or lines of the file it is."""
+    """An array that was read from a file, and in words which part of the file it is."""
 
     values: np.ndarray
     taken: str
-    """Which part of the file the array is, such as "tensor keys, float32", for messages; empty if it is all of the
-    file."""
+    """Which part of the file the array is, such as "tensor keys, float32"; empty if it is the whole file."""
 
 
 def load(path: Path, name: str | None = None, header: bool = False) -> Matrix:
     """The array in a .npy, .csv, .parquet or .safetensors file, or in a model's index of such files (see `FORMATS`).
 
     `name` picks a tensor or a column, which is needed where a file has several tensors or columns of lists. `header`
-    says that the first line of a .csv file names its columns; without it numbers begin there. bfloat16 becomes float32,
-    which holds it exactly. Raises ValueError, with the path, for a file that is missing, damaged, of an unknown kind or
-    a pickle, that does not hold `name` or leaves open which array is meant, or that differs from its checksum file,
-    which this project keeps beside its own files.
+    says that a .csv file begins with a line of names. bfloat16 becomes float32, which holds it exactly. Raises
+    ValueError, with the path, for a file that is missing, damaged, of an unknown kind or a pickle, that does not hold
+    `name` or leaves open which array is meant, or that differs from its checksum, which this project keeps beside its
+    own files.
     """
     if not path.is_file():
         raise ValueError(
@@ -65,7 +64,7 @@ def load(path: Path, name: str | None = None, header: bool = False) -> Matrix:
 
 @contextmanager
 def _reading(path: Path, kind: str) -> Iterator[None]:
-    """Within the block, turn whatever exception a library raises on a damaged file into a ValueError with the path."""
+    """Within the block, turn any exception that a library raises on a damaged file into a ValueError with the path."""
     try:
         yield
     except Exception as error:
@@ -191,7 +190,7 @@ def _from_safetensors(path: Path, name: str | None) -> Matrix:
 
 
 def _from_bfloat16(path: Path, name: str, shape: list[int]) -> np.ndarray:
-    """A tensor of bfloat16, which NumPy does not know, as float32: bfloat16 is its upper half."""
+    """A tensor of bfloat16, which NumPy does not know, as float32, whose upper half bfloat16 is."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         first, last = json.loads(file.read(length))[name]["data_offsets"]
@@ -225,7 +224,7 @@ def _holds_one(path: Path, name: str | None) -> None:
 
 
 def _chosen(path: Path, kind: str, names: list[str], name: str | None) -> str:
-    """`name` if it is one of `names`, the only one if `name` is None; else ValueError, which lists what there is."""
+    """`name` if it is one of `names`, the only one if `name` is None; else ValueError with a list of what there is."""
     if not names:
         raise ValueError(f"{path}: holds no {kind}: expected at least one")
     if name is None and len(names) == 1:
@@ -250,5 +249,4 @@ FORMATS = {
     ".safetensors": ("tensors, bfloat16 and float16 too", _from_safetensors),
     INDEX: ("the names of a model's tensors, and the file beside it that holds each", _from_index),
 }
-"""Maps the ending of a file's name to words for help texts on what the file may hold, and to the function that reads
-it."""
+"""Maps the ending of a file's name to words on what the file may hold, and to the function that reads it."""

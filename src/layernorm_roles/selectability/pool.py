@@ -1,4 +1,4 @@
-"""Clarkson's pool, compiled by numba: known vertices of the keys' convex hull, searched before all keys are."""
+"""Known vertices of the keys' convex hull, searched before all keys are (Clarkson 1994); compiled by numba."""
 
 from typing import NamedTuple
 
@@ -7,31 +7,31 @@ import numpy as np
 from layernorm_roles.compiling import njit
 from layernorm_roles.selectability.sums import combine, sums
 
-_MANY = 2048  # vertices from which on the nearest of them are asked first
-_PARTS = 2  # the pool is asked for its furthest vertex in each of so many parts for each dimension,
-_MOST = 1024  # but in no more than so many parts,
-_TIMES = 8  # and the nearest vertices are remembered of so many times
+_MANY = 2048  # vertices in a pool from which on a `Near` is searched first
+_PARTS = 2  # for a `Near` a pool is divided into so many parts for each dimension,
+_MOST = 1024  # but into no more than so many parts in all,
+_TIMES = 8  # and a `Near` has space for so many vertices of each part
 
 
 class Pool(NamedTuple):
-    """All keys and, for a quicker first answer, those of them known to be vertices of the convex hull.
+    """All keys, and those that are known to be vertices of their convex hull.
 
     A key is a column: its r coordinates, and half of its squared length, which serves to find a nearest key.
     """
 
     everything: np.ndarray  # (r + 1, n)
-    known: int  # so many keys, the first ones, were vertices from the start
-    vertices: np.ndarray  # (r + 1, n - known) the others, of which the first size[0] columns are used
+    known: int  # so many keys, the first ones, are vertices, as was known at the start
+    vertices: np.ndarray  # (r + 1, n - known) vertices found since, in the first size[0] columns
     names: np.ndarray  # (n - known,) the key in each column of `vertices`
-    place: np.ndarray  # (n,) the column of `vertices` that a key has, or -1
-    size: np.ndarray  # (1,)
-    spread: float  # no two keys differ by more in the last coordinate; at least 1
+    place: np.ndarray  # (n,) the column of `vertices` that holds a key, or -1
+    size: np.ndarray  # (1,) number of columns of `vertices` in use
+    spread: float  # a bound, at least 1, on how far two keys differ in the last coordinate
     scores: np.ndarray  # (n,) work space
 
 
 @njit
 def new_pool(everything, known):
-    """A `Pool` of the keys `everything` (r + 1, n), the first `known` of which are known to be vertices."""
+    """A `Pool` of n keys, columns of `everything` (r + 1, n), the first `known` of them vertices of their hull."""
     n = everything.shape[1]
     return Pool(
         everything,
@@ -47,7 +47,7 @@ def new_pool(everything, known):
 
 @sums
 def _lowest(columns, count, y, skip, scores):
-    """argmin and minimum of y . w over the first `count` keys of `columns` (r, capacity), number `skip` left out."""
+    """Index and value of the lowest y . w over the first `count` columns w except `skip`; -1 and infinity if none."""
     combine(y, columns, len(y), count, scores)
     if skip >= 0:
         scores[skip] = np.inf
@@ -60,7 +60,7 @@ def _lowest(columns, count, y, skip, scores):
 
 @njit
 def join(pool, j):
-    """Put key j, a vertex of the hull of all keys, into the `Pool`, unless it is there already."""
+    """Enter key j, a vertex of the convex hull of all keys, into the `Pool`, unless it is there already."""
     if j >= pool.known and pool.place[j] < 0:
         last = pool.size[0]
         pool.vertices[:, last] = pool.everything[:, j]
@@ -71,10 +71,7 @@ def join(pool, j):
 
 @njit
 def lowest_vertex(pool, y, i):
-    """The number of the key w with the smallest y . w among a `Pool`'s known vertices, without key i; and that y . w.
-
-    -1 and infinity if no vertex is left.
-    """
+    """Lowest y . w over a `Pool`'s vertices w except key i: the key's number (-1 if none) and the value (infinity)."""
     known = pool.known
     name, low = _lowest(pool.everything, known, y, i if i < known else -1, pool.scores)
     at, least = _lowest(pool.vertices, pool.size[0], y, pool.place[i], pool.scores[known:])
@@ -82,20 +79,17 @@ def lowest_vertex(pool, y, i):
 
 
 class Near(NamedTuple):
-    """A memory of vertices of a large `Pool`: those with the smallest y . w in directions y that were asked for last.
+    """Memory of vertices w of a large `Pool` with the lowest y . w in recent directions y; emptied when full."""
 
-    They are asked first in the next direction. When the memory is full, it is emptied.
-    """
-
-    vertices: np.ndarray  # (r + 1, capacity), columns as in the pool
-    names: np.ndarray  # (capacity,)
-    size: np.ndarray  # (1,)
+    vertices: np.ndarray  # (r + 1, capacity), columns as in a `Pool`
+    names: np.ndarray  # (capacity,) the key in each column
+    size: np.ndarray  # (1,) number of columns in use
     scores: np.ndarray  # (capacity,) work space
 
 
 @njit
 def new_near(r):
-    """An empty `Near`, the memory of recently lowest vertices, for keys of r coordinates."""
+    """An empty `Near`, which will hold vertices that were lowest in recent directions, for keys of r coordinates."""
     capacity = _TIMES * min(_PARTS * (r + 1), _MOST)
     return Near(
         np.empty((r + 1, capacity)), np.empty(capacity, np.int64), np.zeros(1, np.int64), np.empty(capacity)
@@ -104,10 +98,10 @@ def new_near(r):
 
 @njit
 def ask(pool, near, y, i, level):
-    """Find a vertex w with y . w below `level` among those in `near`, or the lowest in the `Pool` except key i.
+    """Find a vertex w of a `Pool`, other than key i, with a low y . w; returns its number and y . w (-1, inf if none).
 
-    Returns the key's number and y . w, as `lowest_vertex`. A vertex from the pool may be above `level`. A small pool is
-    asked at once, without `near`.
+    It is the lowest in `near`, a memory of vertices that takes in some that are found, if that is below `level`, and
+    else the lowest of all. A pool of fewer than 2,048 vertices does without `near`.
     """
     if pool.known + pool.size[0] < _MANY:
         return lowest_vertex(pool, y, i)
@@ -121,7 +115,7 @@ def ask(pool, near, y, i, level):
 
 @njit
 def _gather(pool, near, level):
-    """Put among the near vertices the lowest of each part of the pool, by its scores, that is below `level`."""
+    """Add to `near` the vertex of lowest `pool.scores` in each of equal parts of the pool, if that is below `level`."""
     parts = len(near.names) // _TIMES
     if near.size[0] + parts > len(near.names):
         near.size[0] = 0
@@ -144,8 +138,5 @@ def _gather(pool, near, level):
 
 @njit
 def lowest_key(pool, y, i, rivals):
-    """The number of the key w with the smallest y . w, of the keys 0 to `rivals` - 1 but for key i, and that y . w.
-
-    -1 and infinity if there is none.
-    """
+    """Lowest y . w over keys w = 0 to `rivals` - 1 except i: the key's number (-1 if none) and the value (infinity)."""
     return _lowest(pool.everything, rivals, y, i if i < rivals else -1, pool.scores)

@@ -1,24 +1,21 @@
 """The search for certificates, compiled: can a query put key i first, or do other keys average to it?
 
-Everything here happens in whitened coordinates (see `coordinates`), where each key is a row w of W (n, r).
+Everything here happens in whitened coordinates (see `coordinates`), where each key is a row w of W (n, r). A query q
+puts key i strictly first iff w_i lies outside the convex hull of the other keys, so one looks for the point of that
+hull nearest to w_i. If it is w_i itself, the convex weights are the proof that no query exists; if not, w_i minus the
+point is a query. Three parts make this fast:
 
-A query q puts key i strictly first iff w_i lies outside the convex hull of the other keys, so one looks for the
-point of that hull nearest to w_i. If it is w_i itself, the convex weights are the proof that no query exists; if
-not, w_i minus the point is a query. Three parts make this fast:
+* Wolfe's algorithm (1976) finds the nearest point by walking from one small set of keys, the corral, to the next. It
+  asks only "which key is furthest in this direction?", and may stop as soon as a query separates.
+* Clarkson's observation (1994): only vertices of the hull matter. The question is put to the vertices known so far, the
+  pool, and to all keys only when the pool is beaten; each such time a new vertex turns up.
+* A large pool is searched as a whole only when the vertices that were furthest in recent directions are beaten.
 
-* Wolfe's algorithm (1976) finds the nearest point by walking from one small set of keys, the corral, to the next.
-  It asks only "which key is furthest in this direction?", and may stop as soon as a query separates.
-* Clarkson's observation (1994): only keys that are vertices of the hull matter. The question is put to the vertices
-  known so far, the pool, and to all keys only when the pool is beaten; each such time a new vertex turns up.
-* The same once more: of a large pool, the vertices that were furthest when it was last asked are asked first, and the
-  pool only when they are beaten.
+A bias b_i per key (score q.k_i + b_i) is one more coordinate with a positive component of the query, which may be
+rescaled to 1: key i is unselectable iff it lies in the hull of the others plus the ray along which the bias decreases.
+The ray joins the corral as an atom of mass 0.
 
-A bias b_i per key (score q.k_i + b_i) is one more coordinate with the query's component fixed to 1. Any positive
-component may be rescaled to 1, so what is new is its sign: key i is unselectable iff it lies in the hull of the
-others plus the ray along which the bias decreases. The ray joins the corral as an atom of mass 0.
-
-In a causal search the rivals of key i are the keys before it, those with smaller numbers. Keys are taken in order, and
-a key joins the pool after its own turn, so that the pool never holds a later key.
+In a causal search the rivals of key i are the keys before it; a key joins the pool after its turn.
 """
 
 from typing import NamedTuple
@@ -37,26 +34,22 @@ OPEN = 0
 SELECTABLE = 1
 """State of a key for which a query is known that gives it the strictly highest score."""
 INSIDE = 2
-"""State of a key that is in the convex hull of the others, also where it is pushed outwards by the tolerance, or that
-equals another key."""
+"""State of a key that equals another, or is in the others' convex hull even when pushed outwards by the tolerance."""
 ON_EDGE = 3
-"""State of a key that is in the convex hull of the others, but is not known to be where it is pushed outwards."""
+"""State of a key in the others' convex hull that is not known to be in it when pushed outwards by the tolerance."""
 
-_ELSEWHERE = 4  # state of an open key that another group of a large matrix has
+_ELSEWHERE = 4  # state of an open key of a large matrix while another group of keys is searched
 _GROUP, _GROUPS = 128, 16  # open keys in a group, and groups in a round of a large matrix
 _ZERO = 1e-11  # a distance to the hull that counts as none, in whitened units; the final residuals are far smaller
 
 
 class Problem(NamedTuple):
-    """What the search for certificates is given: m matrices of n keys in r whitened coordinates, a bias's the last.
-
-    The arrays of a single matrix lack the first axis.
-    """
+    """Input of the search for certificates: m matrices of n keys in r whitened coordinates; for `_search` just one."""
 
     everything: np.ndarray  # (m, r + 1, n) the keys, a column each, and half of their squared lengths
-    B: np.ndarray  # (m, r, d) query q of the whitened keys is q B for the keys of the data
-    push: np.ndarray  # (m, n) how far the tolerance moves a key away from the mean, see `Coordinates`
-    raised: np.ndarray  # (m, n) and by how much it lifts the bias
+    B: np.ndarray  # (m, r, columns) query q for the whitened keys is q B for the scaled keys
+    push: np.ndarray  # (m, n) the share of its distance from the mean by which a key is pushed outwards
+    raised: np.ndarray  # (m, n) the last coordinate of a pushed key with a bias, which is raised as well
     biased: bool
     causal: bool  # only the keys before a key are its rivals
     enough: float  # a query with a margin above this is taken at once
@@ -64,14 +57,10 @@ class Problem(NamedTuple):
 
 
 class Proofs(NamedTuple):
-    """The state of every key of m matrices of n keys, and the proof of it, which the search for certificates fills in.
-
-    r is the number of whitened coordinates, k that of rows for proofs; `place` says which row is a key's. `queries`,
-    `support` and `weights` are 0 at first. The arrays of a single matrix lack the first axis.
-    """
+    """States of the n keys of m matrices, and proofs, at first 0, for k keys of each; for `_search` just one matrix."""
 
     state: np.ndarray  # (m, n) OPEN, SELECTABLE, INSIDE or ON_EDGE
-    place: np.ndarray  # (m, n) the row that an open key has in the k rows of the following arrays
+    place: np.ndarray  # (m, n) which of the k rows below holds the proof of an open key
     # (m, k, r) of a selectable key the query that puts it first, of an open one the best so far
     queries: np.ndarray
     support: np.ndarray  # (m, k, r + 1) the other keys of which a key in the hull is the weighted mean
@@ -80,11 +69,10 @@ class Proofs(NamedTuple):
 
 @njit
 def _search(problem, proofs):
-    """Wolfe's algorithm over Clarkson's pool for every open key of one matrix.
+    """Find proofs for every OPEN key of one matrix, by Wolfe's algorithm over a pool of known vertices.
 
-    It walks to the point of the other keys' hull nearest to the target, the key, until a query or a weighted mean is
-    found. A key in the hull is first ON_EDGE; the walk goes on towards the key pushed outwards, and if that is in the
-    hull as well the key is INSIDE.
+    It walks through the hull of the other keys towards the key until a query separates the two, or the key is reached
+    and ON_EDGE; if it is reached also when pushed outwards by the tolerance, it is INSIDE.
     """
     W, state = problem.everything[:-1].T, proofs.state
     n, r = W.shape
@@ -154,7 +142,7 @@ def _search(problem, proofs):
 
 @sums
 def _size(q, B):
-    """The largest score that query q can draw from entries as large as the data's: the unit of every margin."""
+    """Sum of |q B|, a bound on the scores of query q with the scaled keys, by which margins are divided."""
     entries = np.empty(B.shape[1])
     combine(q, B, len(q), len(entries), entries)
     total = 0.0
@@ -165,7 +153,7 @@ def _size(q, B):
 
 @njit
 def _begin(corral, x, i, rivals, W, pool):
-    """Make the key nearest to target x, of the pool if there is one, the corral's only atom. Returns the shift."""
+    """Start `corral` with one atom, the known vertex (or else key) nearest to x; returns its Gram matrix's shift."""
     near = np.ones(len(x) + 1)
     near[:-1] = -x
     name, _ = lowest_vertex(pool, near, i)
@@ -179,7 +167,7 @@ def _begin(corral, x, i, rivals, W, pool):
 
 @njit
 def _push_outwards(problem, i, x):
-    """Move target x, which is key i, away from the mean of the keys by the tolerance."""
+    """Move target x from key i by the tolerance away from the mean of all keys or, if causal, of the keys before it."""
     W = problem.everything[:-1].T
     if problem.causal:
         x -= problem.push[i] * (W[:i].sum(axis=0) / i - W[i])
@@ -191,7 +179,7 @@ def _push_outwards(problem, i, x):
 
 @njit
 def _enter_mean(i, corral, m, proofs):
-    """Enter the corral's current point as the proof that key i is in the hull of the others."""
+    """Store the m atoms of `corral` and their weights as the proof that key i is in the others' hull (ON_EDGE)."""
     proofs.state[i] = ON_EDGE
     row, size = proofs.place[i], 0
     for k in range(m):
@@ -204,9 +192,9 @@ def _enter_mean(i, corral, m, proofs):
 def _try_query(i, rivals, x, y, level, best_margin, problem, pool, proofs):
     """Put query -y, by which target x of key i beats the pool, to all keys below `rivals`; `level` is y . x.
 
-    If the query puts key i first, it is entered where it is the best so far; if not, the key that comes first joins
-    the pool, with a query of its own where it had none. Returns the key with the smallest y . w, that value, and the
-    best margin so far.
+    If key i comes first, the query is stored if its margin is the best so far; if not, the key that does joins the pool
+    and, if OPEN, gets the query if it wins clearly. Returns the number and y . w of the first key w but i, and the best
+    margin of key i.
     """
     name, low = lowest_key(pool, y, i, rivals)
     q = -y
@@ -233,10 +221,7 @@ def _try_query(i, rivals, x, y, level, best_margin, problem, pool, proofs):
 
 @cached_njit(nogil=True)
 def find_certificates(problem, proofs):
-    """For every OPEN key of a `Problem`, look for a query that puts it first or other keys whose weighted mean it is.
-
-    The states and proofs found are written into `proofs`, a `Proofs`.
-    """
+    """For each OPEN key of a `Problem`, write to `proofs` a query that puts it first or keys that average to it."""
     for a in range(len(proofs.state)):
         if np.any(proofs.state[a] == OPEN):
             arrays = problem.everything[a], problem.B[a], problem.push[a], problem.raised[a]
@@ -246,10 +231,10 @@ def find_certificates(problem, proofs):
 
 
 def find_certificates_of_large(problem, proofs):
-    """Do what `find_certificates` does for one large matrix, on all cores; the rivals of a key are all other keys.
+    """Find proofs, as `find_certificates`, for one large matrix in which all keys compete, on all cores.
 
-    The OPEN keys are searched in rounds, each divided into groups of keys. The search of a group knows the vertices of
-    earlier rounds and of its own keys, so that the results do not depend on how many cores there are.
+    Keys are searched in rounds of 16 groups. A group knows the vertices of earlier rounds and those of its own keys, so
+    that results do not depend on the number of cores.
     """
     state = proofs.state
 

@@ -19,10 +19,8 @@ def dot(a, b):
 
 @sums
 def combine(v, A, m, columns, out):
-    """Write the product v[:m] @ A[:m, :columns] of a vector and a matrix into out[:columns].
-
-    It is summed row by row of A, so that products of every size run at memory speed.
-    """
+    """Write the product v[:m] @ A[:m, :columns] of a vector and a matrix into out[:columns]."""
+    # Row by row of A, so that products of every size run at memory speed.
     for b in range(columns):
         out[b] = 0.0
     for a in range(m):

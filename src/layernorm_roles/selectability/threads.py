@@ -13,7 +13,7 @@ _LIBRARIES = ThreadpoolController()
 
 
 def cores() -> int:
-    """The number of cores that this process may use; OMP_NUM_THREADS, where it is set to a positive number."""
+    """The number of cores that this process may use, or OMP_NUM_THREADS where that is set to a positive number."""
     said = os.environ.get("OMP_NUM_THREADS", "")
     if said.isdecimal() and int(said):
         return int(said)
@@ -28,7 +28,7 @@ class Work:
 
     @classmethod
     def in_words(cls) -> str:
-        """How far the running call of `on_all_cores` is, as "3 of 20 parts of this pass, 12 s left"; or empty."""
+        """Progress of the running `on_all_cores`, as "3 of 20 parts of this pass, 12 s left"; empty if none runs."""
         done, items = cls.done, cls.items
         if not done < items:
             return ""
@@ -50,8 +50,5 @@ def on_all_cores(call: Callable, items: list) -> Iterator:
 
 
 def one_thread_a_product() -> AbstractContextManager:
-    """A context manager within which numpy computes every matrix product on the calling thread.
-
-    More threads would change how sums are rounded, and slow down the many small products.
-    """
+    """A context manager in which numpy multiplies matrices on one thread, so that more cores do not change rounding."""
     return _LIBRARIES.limit(limits=1, user_api="blas")

@@ -15,10 +15,7 @@ class Section(BaseModel):
 
 
 def misfit_error(key: str, value: Any, expected: str) -> PydanticCustomError:
-    """A pydantic error, to be raised by a validator, for a setting that contradicts other settings.
-
-    Its message is "key = value: expected ..."; `expected` says in words which values would be allowed.
-    """
+    """A pydantic error, "key = value: expected ...", for a setting that contradicts others; `expected` is in words."""
     return PydanticCustomError(
         "combination",
         "{key} = {value}: expected {expected}",
@@ -33,10 +30,7 @@ def refuse_indivisible(d_model: int, heads: int) -> None:
 
 
 def _number(value: Any) -> Any:
-    """The float that a string such as "1e-3" stands for; any other value unchanged.
-
-    YAML reads 1e-3 as a string, because it has no dot.
-    """
+    """The float of a string such as "1e-3", which YAML does not take for a number; any other value unchanged."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:
@@ -86,7 +80,5 @@ NumberOfSeeds = Annotated[Integer, Field(ge=1, le=1000)]
 """How many random seeds are used; they are first_seed (a key of config.yaml), first_seed + 1, and so on."""
 Word = Annotated[str, StringConstraints(min_length=1)]
 Seeds = dict[Identifier, Annotated[Integer, Field(ge=0, le=1000)]]
-"""The number of training runs for each variant of the norm before attention, by the variant's name; 0: no run.
-
-The runs of a variant have the random seeds first_seed, a key of config.yaml, first_seed + 1, and so on.
-"""
+"""The number of training runs for each variant of the norm before attention, by the variant's name. They have the
+random seeds first_seed, a key of config.yaml, first_seed + 1, and so on."""

@@ -10,18 +10,14 @@ _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "ex
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of `Settings`, the complete configuration, where only keys with a default may be left out.
-
-    Unlike `for_editors` it knows none of the abbreviations that config.yaml allows, such as `like`.
-    """
+    """The JSON schema of `Settings`, the complete configuration, without abbreviations such as `like`."""
     return _renamed(Settings.model_json_schema())
 
 
 def for_editors() -> dict[str, Any]:
-    """The JSON schema of config.yaml as users write it, and of files of theirs that override some of its keys.
+    """The JSON schema of config.yaml as users write it, without required keys, and with abbreviations.
 
-    It is `json_schema` without required keys, and with the abbreviations that `loading.resolve` expands: `like` takes
-    an entry's other keys from another entry, `only` selects entries, and null leaves an entry out.
+    `like` takes an entry's other keys from another entry, `only` selects entries, and null leaves an entry out.
     """
     schema = json_schema()
     parts = {name: {**part, "required": []} for name, part in schema["$defs"].items()}

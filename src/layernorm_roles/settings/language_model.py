@@ -28,7 +28,7 @@ _Dropout = Annotated[Real, Field(ge=0, lt=1)]
 
 
 class _LanguageModel(Section):
-    """The settings on which the training of a GPT and of a BERT depends alike."""
+    """Settings on which both the training of a GPT and that of a BERT depend."""
 
     reads: ClassVar[tuple[str, ...]]
     """The kinds of text, "long" or "sentences", on which it is tested which attention keys a query can select."""
@@ -45,16 +45,15 @@ class _LanguageModel(Section):
     batch_size: Size
     """Number of sequences in a training batch: windows of context_length tokens, or sentences."""
     steps: Steps
-    """Optimiser steps of a run."""
+    """Optimiser steps of a training run."""
     learning_rate: LearningRate
     """AdamW's learning rate at the first step; it falls linearly to 0 at the last step."""
     warmup: Annotated[Integer, Field(ge=0, le=100_000_000)]
-    """Optimiser steps over which the falling learning rate is also multiplied by a factor that rises linearly to 1; 0,
-    as in the paper: no warm-up."""
+    """Optimiser steps over which a factor of the learning rate rises linearly to 1; 0, as in the paper: no warm-up."""
     weight_decay: Annotated[Real, Field(ge=0, le=10)]
     """AdamW's weight decay."""
     gradient_clip: Annotated[Real, Field(gt=0)]
-    """Gradient clipping: a gradient whose norm over all parameters is larger is scaled down to this norm."""
+    """Largest norm of the gradient over all parameters; a longer gradient is scaled down to it."""
     evaluate_every: Steps
     """Optimiser steps between two evaluations, which are the rows of the table language_model_metrics."""
     checkpoint_every: Steps
@@ -76,7 +75,7 @@ class GPTSettings(_LanguageModel):
     context_length: Annotated[Integer, Field(ge=2, le=65_536)]
     """Largest number of tokens that the model reads at once."""
     eps: _Eps
-    """eps, which is added to the variance, of every LayerNorm and of the variant of it before attention."""
+    """Number that is added to the variance in every LayerNorm and in the variant of it before attention."""
     query_key_eps: _Eps
     """eps of the RMSNorm that the variant layernorm_qk applies to each head's queries and keys."""
     attention_dropout: _Dropout
@@ -84,8 +83,7 @@ class GPTSettings(_LanguageModel):
     validation_windows: Size
     """Number of windows, of context_length tokens each, over which the validation loss is computed."""
     diagnose_every: Steps | None
-    """Optimiser steps between two measurements of what attention contributes, for the table language_model_attention;
-    null: none, and the model has no rows there."""
+    """Optimiser steps between measurements of what attention contributes (language_model_attention); null: none."""
 
     @property
     def longest_text(self) -> int:
@@ -96,8 +94,8 @@ class GPTSettings(_LanguageModel):
 class BERTSettings(_LanguageModel):
     """The settings of one training of a small BERT, but for the variant and the seed.
 
-    Its variants are `none`, without any LayerNorm; `layernorm`, with all of BERT's LayerNorms; and `no_attention`,
-    whose layers have only the feed-forward network and the LayerNorm after it.
+    Its variants: `none`, without LayerNorm; `layernorm`, with all of BERT's LayerNorms; and `no_attention`, whose
+    layers have only the feed-forward network and the LayerNorm after it.
     """
 
     reads = ("sentences",)
@@ -109,7 +107,7 @@ class BERTSettings(_LanguageModel):
     d_ff: Size
     """Hidden units of each layer's feed-forward network."""
     task: Literal["masked", "labelled"]
-    """What is learnt. masked: to predict masked tokens, 15 % of the corpus; labelled: to classify sentences (SST-2)."""
+    """masked: to predict masked tokens, 15 % of the corpus; labelled: to classify sentences (SST-2)."""
     training: Source | None
     """Source of the sentences and classes for training, if task is labelled: of kind hub, with a label_column."""
     validation: Source | None
@@ -135,15 +133,13 @@ class _Runs(Section):
     """The keys of a language model in config.yaml that say which trainings, or runs, of the model there are."""
 
     learning_rate: Annotated[Distinct[LearningRate], one_or_several(LearningRate)]
-    """AdamW's learning rate at the first step; it falls linearly to 0 at the last step. With a list of rates every
-    variant and seed is trained with each of them."""
+    """AdamW's learning rate at the first step, falling linearly to 0; a list: each variant and seed with each rate."""
     steps: Annotated[Distinct[Steps], one_or_several(Steps)]
-    """Optimiser steps of a training. With a list of numbers every variant and seed is trained anew for each of them,
-    with a learning rate that reaches 0 at that number."""
+    """Optimiser steps of a training, over which the learning rate falls to 0. With a list, every variant and seed is
+    trained anew for each number."""
     runs_per_job: RunsPerJob
-    """How many runs of the model one process trains in turn, and one process then measures; all: every run. More than 1
-    suits runs that take less time than a process takes to start. If a run is added where a process has fewer than this
-    number, all runs of that process are trained again."""
+    """How many runs of the model one process trains in turn, and one then measures; all: every run. More than 1 suits
+    short runs. If a process has fewer and a run is added to it, all of its runs are trained again."""
 
     def of_training(self) -> dict[str, Any]:
         """The settings that all trainings of the model share, as JSON values by key of config.yaml."""
@@ -157,11 +153,9 @@ class GPTModel(_Runs, GPTSettings):
     seeds: Seeds
     """Number of training runs for each variant, by its name, with seeds from first_seed on; 0 or null: no such run."""
     ceiling_seeds: Annotated[Integer, Field(ge=0, le=1000)]
-    """For how many seeds of layernorm and of projection, the first ones, it is computed how large an attention weight
-    (ceiling) each key can get at most; 0: for none."""
+    """For how many seeds of layernorm and projection the largest attention that keys can get is computed; 0: none."""
     ceiling_contexts: Number
-    """Number of long texts, the first ones, for whose keys the largest possible attention weights are computed; a few
-    are enough, since seeds differ more than texts do."""
+    """Number of long texts, the first ones, for whose keys the largest possible attention weights are computed."""
 
 
 class BERTModel(_Runs, BERTSettings):

@@ -22,7 +22,7 @@ NAMED = {
 def load(config: Mapping[Any, Any]) -> Settings:
     """The checked settings of `config`, the content of config.yaml with the files that override some of its keys.
 
-    Raises ValueError if a value is not allowed, with one line for each fault: the key, its value, and what is allowed.
+    Raises ValueError with a line for each fault: the key, its value, and what is allowed.
     """
     complete = resolve(config)
     try:
@@ -37,11 +37,10 @@ def load(config: Mapping[Any, Any]) -> Settings:
 def resolve(config: Mapping[Any, Any]) -> dict[Any, Any]:
     """A copy of the configuration in which the abbreviations `only`, `like` and null are expanded.
 
-    They may stand in the sections in NAMED. `only: [a, b]` keeps the section's entries a and b and drops all others.
-    `like: a` in an entry takes from entry a every key that the entry does not have; a value that is a mapping, such as
-    `seeds`, is taken whole or not at all. An entry, or a variant among the `seeds`, whose value is null is dropped, and
-    so is an entry whose `seeds` are all 0. Raises ValueError if `only` or `like` names an entry that does not exist,
-    or if none of the majority experiments, or none of the language models, has any seeds.
+    In the sections in NAMED, `only: [a, b]` keeps the entries a and b alone. `like: a` in an entry takes from entry a
+    every key that the entry lacks; a mapping, such as `seeds`, is one value. Dropped are an entry, or a variant among
+    the `seeds`, whose value is null, and an entry whose `seeds` are all 0. Raises ValueError if `only` or `like` names
+    an entry that does not exist, or if none of the majority experiments, or of the language models, has any seeds.
     """
     there = [name for name in NAMED if isinstance(config.get(name), Mapping)]
     return {**config, **{name: _resolved(name, config[name]) for name in there}}
@@ -109,8 +108,7 @@ def _explained(faults: list[Any], complete: Mapping[Any, Any], written: Mapping[
 def _place(fault: Mapping[Any, Any], value: Any) -> tuple[str, ...]:
     """The keys, from the outermost on, at which pydantic's `fault` lies in the configuration `value`.
 
-    The path in pydantic's error has further steps that no configuration has: for a value of one of several classes,
-    for a single value that stands for a list, and for the name of an entry.
+    pydantic's path has further steps, as for a value of one of several classes or a single value in place of a list.
     """
     names, loc = [], fault["loc"]
     is_not_there = fault["type"] in ("missing", "invalid_key")  # the latter is no text
@@ -181,7 +179,7 @@ def _sections(annotation: Any) -> Iterator[type[Section]]:
 
 
 def _norm_faults(settings: Settings) -> Iterator[str]:
-    """A line of explanation for each norm class of the user that fails a trial on inputs of its later shapes."""
+    """A line for each norm class of the user that `norms.probe` finds unfit for inputs of the shapes it would get."""
     shapes: dict[str, set[tuple[int, ...]]] = {}
     for use in settings.variants_used():
         if ":" in settings.norm_class(use.variant):

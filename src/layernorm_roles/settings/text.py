@@ -35,8 +35,7 @@ class Source(Section):
     label_column: Word | None = None
     """Column that holds the class of each sentence as an integer, where a BERT learns to classify sentences."""
     joined_by: Word | None = None
-    """Column by which rows are joined to documents, if kind is parquet or hub: neighbouring rows with an equal value
-    are one document, as the paragraphs of an article in SQuAD."""
+    """Column by which neighbouring rows of equal value are joined to a document, if kind is parquet or hub."""
     limit: Annotated[Integer, Field(ge=1)] | None = None
     """Largest number of documents to read from the source."""
     licence: Word | None = None
@@ -86,7 +85,7 @@ class Contexts(Section):
     """Settings of the contexts: texts that a trained model reads to test which attention keys a query can select."""
 
     source: Source | None
-    """Source of the contexts; null: they are taken from the corpus' held-out documents."""
+    """Source of the texts to test keys on; null: they are taken from the corpus' held-out documents."""
     shortest: Number
     """Smallest number of tokens that a context, a text to test keys on, may have."""
     longest: Number
@@ -113,9 +112,9 @@ class Text(Section):
     vocabulary: Annotated[Integer, Field(ge=BYTES, le=1_000_000)]
     """Vocabulary size of the trained tokenizer; with 256, the smallest, every byte of the text is one token."""
     long: Contexts
-    """Settings of long contexts, for the paper's Tables 1 and 2."""
+    """Settings of long texts to test keys on, for the paper's Tables 1 and 2."""
     sentences: Contexts
-    """Settings of contexts that are single sentences, for the paper's Tables 3 and 4."""
+    """Settings of single sentences to test keys on, for the paper's Tables 3 and 4."""
 
     @model_validator(mode="after")
     def _contexts_come_from_somewhere(self):

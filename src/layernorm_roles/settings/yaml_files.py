@@ -24,8 +24,7 @@ LOADER = _KeysOnce
 def read(path: str | Path) -> dict[Any, Any]:
     """The mapping that the YAML file at `path` contains, as a dict.
 
-    Raises ValueError if the file cannot be read, is not valid YAML in UTF-8, has a repeated key in a mapping, or
-    contains something other than a mapping.
+    Raises ValueError if the file cannot be read, is no YAML in UTF-8, repeats a key, or is no mapping.
     """
     try:
         content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=LOADER)

@@ -2,5 +2,4 @@
 
 `geometry` tests an essay on LayerNorm as projection, scaling and affine map; `fusion` a question whether W_O is needed
 before a feed-forward part; `placement`, `batch_dependence` and `score_scale` test lecture notes on the transformer.
-Each has a function `write`, which takes the plan of its job, and the paths of input and output files.
 """

@@ -1,8 +1,7 @@
 """Does the output of LayerNorm or BatchNorm at one token depend on the rest of the batch?
 
-Two effects are measured, each as the change of one token's output vector, root mean square over its features. That of
-the vector itself is about 1, so a change of 0.1 is a tenth of the output. `others`: the other sequences of the batch
-are replaced. `padding`: the sequences' last vectors are set to zero instead of being cut off.
+Measured is how much the output, of root mean square about 1, changes if the other sequences of the batch are replaced,
+and if the sequences' last vectors are set to zero (padding) instead of being cut off.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,10 +33,7 @@ def write(plan: Mapping[str, Any], out: str | Path) -> None:
 
 
 def measure(settings: BatchDependence, seeds: Sequence[int]) -> pd.DataFrame:
-    """Table `batch_dependence`: how far a token's output changes, a mean over `settings.repeats` random batches.
-
-    It has a row for each norm, effect (see `effects`), share of padding, batch size and seed.
-    """
+    """Table `batch_dependence`: how far a token's output changes, a mean over `settings.repeats` random batches."""
     rows = []
     for seed, batch in product(seeds, settings.batch_sizes):
         rng = generator(Stream.BATCH_DEPENDENCE, seed, batch)
@@ -56,9 +52,9 @@ def effects(
 ) -> Iterator[tuple[str, float, float]]:
     """Yield (effect, share of padding, change) for the first token of the batch `first` after the norm NORMS[name].
 
-    The change is the root mean square over the features of the output. Effect "others" replaces all sequences but the
-    first by those of `second`; "padding" sets the end of all sequences to 0 instead of cutting it off. LayerNorm
-    normalises over features; BatchNorm, in training mode, normalises each feature over all tokens of the batch.
+    The change of the output is a root mean square over features. Effect "others" replaces all sequences but the first
+    by those of `second`; "padding" sets the end of all sequences to 0 instead of cutting it off. BatchNorm is in
+    training mode: it normalises each feature over all tokens of the batch.
     """
 
     @torch.no_grad()

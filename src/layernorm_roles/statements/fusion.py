@@ -1,14 +1,13 @@
 """Can one matrix replace W_O, attention's output matrix, and W_1, the first of the feed-forward part after it?
 
-The value that enters the feed-forward part's nonlinearity, with c the concatenated heads and x the residual stream,
-depends on what stands between the two matrices:
+The input of the feed-forward part's nonlinearity, with c the concatenated heads and x the residual stream, is
 
     plain           (c W_O) W_1               norm            LN(c W_O) W_1
     residual        (x + c W_O) W_1           residual_norm   LN(x + c W_O) W_1
 
-Each is predicted by the best single linear map of c with intercept (least squares on some tokens); the error is
-measured on other tokens. The blocks, layers of a transformer, are random ones, and those of trained models. For a
-residual alone a map of x and c, x W_1 + c W_O W_1, is known to be exact, but it is larger than the two matrices.
+Each is predicted by the best linear map of c with intercept, fitted by least squares on some tokens and tested on
+others, in layers of random and of trained transformers. For a residual alone a map of x and c, x W_1 + c W_O W_1, is
+exact, but it is larger than the two matrices.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,15 +48,14 @@ class AttentionBlock(NamedTuple):
     bias: Float[np.ndarray, " d"]
     w_1: Float[np.ndarray, "d d_ff"]
     columns: Mapping[str, Any]
-    """Columns `source`, `seed` and `layer` of table `fusion`, which identify the block."""
+    """Columns source, seed and layer of table `fusion`, which identify the block."""
 
 
 def write(plan: Plan, samples: Iterable[str | Path], out: str | Path) -> None:
     """Measure how well one matrix replaces W_O and W_1, and write table `fusion` to the Parquet file `out`.
 
-    `samples` are files with activations of trained models; random blocks are measured, too. `plan` has the `settings`,
-    the `seeds` of the random blocks, and the jobs that wrote the samples. Raises ValueError if a file is missing,
-    damaged or of another plan.
+    Measured are random layers, for the `seeds` of `plan`, and trained ones, whose activations are in the files
+    `samples`. Raises ValueError if a file is missing, damaged or written by another plan than made_by says.
     """
     settings, planned = Fusion.model_validate(plan["settings"]), map(plan.of, plan["made_by"])
     trained = trained_blocks(zip(samples, planned, strict=True))
@@ -68,8 +66,7 @@ def write(plan: Plan, samples: Iterable[str | Path], out: str | Path) -> None:
 def before_nonlinearity(block: AttentionBlock, arrangement: str) -> Float[np.ndarray, "tokens d_ff"]:
     """The input of the feed-forward part's nonlinearity in `block`, if `arrangement` stands between W_O and W_1.
 
-    `arrangement` is one of ARRANGEMENTS. LayerNorm has eps 0. The feed-forward part's bias is left out, since the
-    intercept of a map that is fitted takes it up.
+    LayerNorm has eps 0. The feed-forward part's bias is left out: the intercept of a map that is fitted takes it up.
     """
     y = block.heads @ block.w_o + block.b_o
     if arrangement.startswith("residual"):
@@ -85,8 +82,7 @@ def linear_errors(
 ) -> list[float]:
     """For each of `outputs` the share of its variance that a single linear map of `inputs` does not explain.
 
-    The map and its intercept are fitted by least squares to the first `n_fit` tokens. The share is the sum of squared
-    errors over the sum of squared deviations from the mean, both over the remaining tokens and all b features.
+    The map, with intercept, is fitted by least squares to the first `n_fit` tokens; the share is that of the others.
     """
     design = np.column_stack([inputs, np.ones(len(inputs))])
     # By SVD, not the normal equations: trained activations can be nearly dependent.
@@ -100,8 +96,7 @@ def linear_errors(
 
 
 def random_blocks(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[AttentionBlock]:
-    """Yield a random transformer block for each width d and seed: Gaussian activations (variance 1) and weights
-    (1/d)."""
+    """Yield a random layer for each width d and seed, with Gaussian activations of variance 1 and weights of 1/d."""
     for d, seed in product(widths, seeds):
         rng = generator(Stream.FUSION, seed, d)
         yield AttentionBlock(
@@ -116,10 +111,9 @@ def random_blocks(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[Atten
 
 
 def trained_blocks(samples: Iterable[tuple[str | Path, Mapping[str, Any]]]) -> Iterator[AttentionBlock]:
-    """Yield the attention blocks of trained language models, model by model and layer by layer.
+    """Yield the activations and weights of trained language models, model by model and layer by layer.
 
-    `samples` are files that `language_model.measure.sample` describes, each with the plan of the job that wrote it.
-    Raises ValueError if a file is missing, damaged or of another plan.
+    Raises ValueError if one of `samples`, pairs of a file and its plan, is missing, damaged or of another plan.
     """
     for path, plan in samples:
         tensors, facts = checkpoint.load(path, plan)

@@ -43,9 +43,8 @@ def write(plan: Mapping[str, Any], out_measured: str | Path, out_cloud: str | Pa
 def measure(settings: Geometry, seed: int) -> pd.DataFrame:
     """Table `geometry`, in float64: the ellipsoids of LayerNorm's and RMSNorm's outputs, and differences from torch.
 
-    Without eps, the rank, centre and axes of the outputs are compared with the prediction. With each eps in EPS, inside
-    or outside the root, LayerNorm is compared with torch's, and its mean output length, before gain and bias, with
-    sqrt(n).
+    Without eps, the rank, centre and axes of the outputs are compared with the ellipsoid predicted. With each of EPS,
+    inside or outside the root, LayerNorm is compared with torch's, and its mean length before the gain with sqrt(n).
     """
     rows = []
     for n, norm in product(settings.dimensions, ("layernorm", "rmsnorm")):

@@ -1,8 +1,7 @@
-"""Transformers with LayerNorm before each part of a layer (pre-norm) or after each residual sum (post-norm).
+"""Transformers with LayerNorm before attention and feed-forward (pre-norm) or after each residual sum (post-norm).
 
-The parts are attention and feed-forward. Measured are the training loss, and whether the residual stream encodes a
-token's position, in networks with and without residual connections; and in untrained networks, with and without
-residual connections, the gradient of the first layer by the number of layers.
+Measured are the training loss, and whether the residual stream encodes a token's position, with and without residual
+connections; and the gradient of the first layer of untrained networks, by the number of layers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,10 +25,10 @@ from layernorm_roles.text.token_streams import read_stream
 
 
 def write(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str | Path]) -> None:
-    """Train transformers with the placement of LayerNorm in `plan`; write the tables of `measure` to paths in `out`.
+    """Train transformers with LayerNorm placed as `plan` says; write the tables that `measure` returns to `out`.
 
-    `plan` has `settings`, `placement`, `seeds` and `untrained_seeds`, see `measure`. `manifest` is the manifest file of
-    a prepared text. Raises ValueError if a file of the text is missing, damaged, of another text or too short.
+    `manifest` is that of a prepared text. Raises ValueError if one of its files is missing, damaged, of another text or
+    too short.
     """
     torch.set_num_threads(1)  # processes share the cores, not the threads of one
     settings, text = Placement.model_validate(plan["settings"]), PreparedText(Path(manifest).parent)
@@ -43,8 +42,8 @@ def write(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str |
 def measure(tokens: Tokens, settings: Placement, plan: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
     """The tables placement, position_probe and untrained_gradients, by name, for one placement of LayerNorm.
 
-    `tokens` is the stream of token ids on which the transformers train. `plan` has the `placement` (one of PLACEMENTS),
-    the `seeds` of the runs, and the `untrained_seeds` of the networks that are not trained.
+    `tokens` is the stream of token ids on which the transformers train. `plan` has the `placement` ("pre" or "post"),
+    the `seeds` of the networks that are trained, and the `untrained_seeds` of those that are not.
     """
     placement, tokens = plan["placement"], reduce_vocabulary(tokens, settings.vocabulary)
     runs = list(product(settings.learning_rates, plan["seeds"]))
@@ -70,10 +69,7 @@ def _shape(settings: Placement, placement: str, depth: int, residual: bool) -> T
 
 
 def _rows(runs: pd.DataFrame, axes: Mapping[str, Sequence[int]], **values: np.ndarray) -> pd.DataFrame:
-    """A row for each run and combination of the values of `axes`, with the columns of `runs` and those of `values`.
-
-    The axes of an array in `values` are the runs, then `axes` in their order.
-    """
+    """Cross join of `runs` with the values of `axes`; the columns `values` have runs, then `axes`, as array axes."""
     index = pd.MultiIndex.from_product([runs.index, *axes.values()], names=["run", *axes])
     frame = pd.DataFrame({name: array.ravel() for name, array in values.items()}, index)
     return frame.reset_index().join(runs, on="run").drop(columns="run")
@@ -97,9 +93,8 @@ def untrained_gradients(
 ) -> pd.DataFrame:
     """Table `untrained_gradients`: how large the loss's gradient is in the first layer of untrained transformers.
 
-    It has a row for each depth and seed, with and without residual connections. `tokens` are ids below
-    `settings.vocabulary`. Networks of equal depth and seed share parameters and windows. Networks without a norm belong
-    to no placement; they are measured with the placement pre.
+    It has a row for each depth and seed, with and without residual connections. Networks of equal depth and seed share
+    parameters and windows. Those without a norm are measured with the placement pre.
     """
     frames, names = [], ("pre", "none") if placement == "pre" else (placement,)
     for name, residual, depth in product(names, (True, False), settings.untrained_depths):

@@ -1,8 +1,7 @@
 """Does the residual stream of a transformer encode a token's position? A linear probe before each layer reads it off.
 
-The probe is a ridge regression from the stream, and a constant, to the position's indicator; it is fitted on some
-windows of a text and tested on others of another part of the text. Guessing names one position in context_length.
-Causal attention distinguishes early positions from late ones by itself, without any positional encoding, so that
+The probe is a ridge regression from the stream, and a constant, to the position's indicator, fitted on some windows of
+a text and tested on others. Causal attention tells early positions from late ones even without positional encoding, so
 networks without residual connections, and untrained ones, are the controls.
 """
 
@@ -18,14 +17,11 @@ from layernorm_roles.statements.transformer import Matrices, Tokens, Transformer
 WINDOWS = 128
 """Number of windows of a text on which a linear probe of positions is fitted; as many others test it."""
 RIDGE = 1e-6
-"""Added to the diagonal of a linear probe's second moments, relative to its mean, to make them invertible."""
+"""Ridge of a linear probe: this share of the mean diagonal of its second moments is added to their diagonal."""
 
 
 def probe_windows(tokens: Tokens, context_length: int, seed: int) -> Int[Tensor, "2 windows length"]:
-    """Random windows of the token stream: [0] to fit a probe, from its first half; [1] to test it, from its second.
-
-    A window has context_length + 1 tokens.
-    """
+    """Random windows of context_length + 1 tokens, to fit a probe ([0], from the text's first half) and to test it."""
     rng, half = generator(Stream.POSITION_PROBE, seed), len(tokens) // 2
     starts = rng.integers(half - context_length, size=(2, WINDOWS)) + np.array([[0], [half]])
     return torch.from_numpy(tokens[starts[:, :, None] + np.arange(context_length + 1)])
@@ -36,8 +32,7 @@ def position_accuracy(
 ) -> Float[np.ndarray, "runs depth"]:
     """The share of tokens whose position a linear probe names, by transformer (run) and by layer.
 
-    The probe reads the residual stream before the layer. It is fitted on `windows[0]` and tested on `windows[1]`. The
-    share is NaN where training diverged.
+    The probe, fitted on windows[0] and tested on windows[1], reads the stream before the layer. NaN for a diverged run.
     """
     fitted, judged = (_streams(shape, matrices, part) for part in windows)
     layers = zip(fitted, judged, strict=True)

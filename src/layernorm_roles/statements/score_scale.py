@@ -1,8 +1,7 @@
 """What the division by sqrt(d_k) does to attention: to the spread of scores, the entropy of weights and the gradient.
 
-For independent components of mean 0 and variance 1 the score q.k has variance d_k, so its standard deviation is
-sqrt(d_k) and after the division 1. With components around 1 the mean of the scores grows as d_k, which does not change
-the softmax.
+For independent components of mean 0 and variance 1 the score q.k has standard deviation sqrt(d_k), and 1 after the
+division. With components around 1 the mean of the scores grows as d_k, which does not change the softmax.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,9 +47,9 @@ def statistics(
 ) -> dict[str, float]:
     """Statistics of one attention head, by name: score_mean and score_std of all scores, others as means over queries.
 
-    The scores are divided by sqrt(d_k) if `divided`. `entropy_share` is the entropy of the attention weights p relative
-    to ln(n), for n keys. `gradient` is the trace of the softmax's Jacobian diag(p) - pp', 1 - sum p^2: at most 1 - 1/n,
-    and 0 where one key takes all the attention and no gradient passes.
+    The scores are divided by sqrt(d_k) if `divided`. entropy_share is the entropy of the attention weights p relative
+    to ln(n), for n keys. gradient is the trace of the softmax's Jacobian, 1 - sum p^2: 0 where one key takes all
+    attention.
     """
     scores = queries @ keys.T / (np.sqrt(keys.shape[1]) if divided else 1)
     weights = softmax(scores, axis=1)

@@ -23,17 +23,16 @@ BATCH = 4
 BETAS, EPS = (0.9, 0.999), 1e-8
 """Adam's decay rates of its two running means, and the number that is added to the root of the second."""
 Run = tuple[float, int]
-"""A training run of a small transformer: its learning rate and its seed."""
+"""A training of a small transformer: its learning rate and its seed."""
 
 
 def train(
     shape: TransformerShape, tokens: Tokens, runs: Sequence[Run], steps: int
 ) -> tuple[Float[np.ndarray, "runs steps"], Rows]:
-    """Train a transformer for each of `runs`; return their training losses and their parameters after the last step.
+    """Train a transformer for each of `runs` (learning rate, seed); return losses, and parameters after the last step.
 
     A loss, in nats per token, is that of a step's batch before the step; infinite if it is no number. Adam has a
-    constant learning rate, and gradients are not clipped. Runs of equal seed share initialisation and batches. Adam is
-    written out, because all runs take their step together, each with its learning rate.
+    constant learning rate, and gradients are not clipped. Runs of equal seed share initialisation and batches.
     """
     draws = {seed: generator(Stream.PLACEMENT_BATCHES, seed) for _, seed in runs}
     parameters = initial(shape, [seed for _, seed in runs])
@@ -66,10 +65,7 @@ def reduce_vocabulary(tokens: Tokens, size: int) -> Int[np.ndarray, " n"]:
 def untrained_norms(
     shape: TransformerShape, tokens: Tokens, seeds: Sequence[int]
 ) -> Float[np.ndarray, " runs"]:
-    """The length of the gradient in all parameters of the first layer, for an untrained transformer of each seed.
-
-    The gradient is that of the loss on the first training batch of `tokens`. It is infinite where it is no number.
-    """
+    """Length of the first layer's gradient on the first batch, for each untrained transformer; inf if it is NaN."""
     parameters = initial(shape, seeds)
     gradient = torch.zeros_like(parameters)
     draws = [generator(Stream.PLACEMENT_BATCHES, seed) for seed in seeds]
@@ -87,7 +83,7 @@ def _windows(rng: np.random.Generator, tokens: Tokens, context: int) -> Int[np.n
 def _differentiated(
     shape: TransformerShape, leaves: Matrices, slots: Matrices, batch: Windows
 ) -> Float[np.ndarray, " runs"]:
-    """The loss of every run; its gradients by `leaves` go to `slots`, save for matrices that it does not depend on."""
+    """The loss of each run on `batch`; writes the gradients of parameters `leaves` to `slots`, but for unused ones."""
     loss = losses(shape, [leaf.requires_grad_() for leaf in leaves], batch)
     gradients = torch.autograd.grad(loss.sum(), leaves, allow_unused=True)
     for slot, part in zip(slots, gradients, strict=True):

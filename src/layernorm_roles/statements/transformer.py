@@ -4,9 +4,8 @@
     post    x = norm(x + part(x))
     none    x = x + part(x)              untrained networks alone
 
-Here x is the residual stream, and part is attention or feed-forward. Without the residual connection the results are
-part(norm(x)), norm(part(x)) and part(x). Many transformers of one shape, called runs, are computed together: the
-parameters of a run are one row of a matrix, and every product is a batched one over runs, which do not mix.
+Here x is the residual stream, and part is attention or feed-forward. Without the residual connection x + is left out.
+Many transformers of one shape, called runs, are computed together, each from one row of a matrix of parameters.
 """
 
 import math
@@ -20,15 +19,14 @@ from torch import Tensor
 from torch.nn import functional
 
 Rows = Float[Tensor, "runs p"]
-"""The parameters of several transformers of one shape, called runs, as a matrix with a row for each run."""
+"""The parameters of several transformers of one shape, called runs, as a matrix with a row for each."""
 Matrices = list[Float[Tensor, "runs _ _"]]
 """The parameter matrices of several transformers of one shape (runs), in the order of `TransformerShape.parameters`."""
 Tokens = Integer[np.ndarray, " n"]
-"""A text as a stream of token ids, in the order of the text."""
 Windows = Int[Tensor, "runs batch tokens"]
-"""Token ids of windows of a text: for each network, a run, a batch of windows."""
+"""Token ids of a batch of windows of a text for each of several transformers (runs)."""
 Observe = Callable[[Float[Tensor, "runs tokens d"]], object]
-"""A function that is called with the residual streams of all networks (runs) before each layer."""
+"""Function that is called with the residual streams of several transformers (runs) before each layer."""
 
 
 class TransformerShape(NamedTuple):
@@ -59,7 +57,7 @@ class TransformerShape(NamedTuple):
         yield "readout", (d, self.vocabulary)
 
     def matrices(self, rows: Rows) -> Matrices:
-        """The parameter matrices of all transformers, as views of `rows`, each row of which is one transformer."""
+        """The parameter matrices of several transformers as views of `rows`, each row of which is one transformer."""
         sizes = [size for _, size in self.parameters()]
         parts = rows.split([math.prod(size) for size in sizes], dim=1)
         return [part.view(-1, *size) for part, size in zip(parts, sizes, strict=True)]
@@ -88,10 +86,7 @@ def initial(shape: TransformerShape, seeds: Sequence[int]) -> Rows:
 def losses(
     shape: TransformerShape, matrices: Matrices, windows: Windows, observe: Observe = lambda stream: None
 ) -> Float[Tensor, " runs"]:
-    """The mean next-token cross-entropy of each transformer on its windows of context + 1 tokens, in nats per token.
-
-    `observe` is called with the residual stream before each layer.
-    """
+    """Mean next-token cross-entropy (nats per token) of each transformer on windows of context_length + 1 tokens."""
     runs, batch, context, d = *windows.shape[:2], shape.context_length, shape.d_model
     weights = iter(matrices)
     tokens, targets = windows[:, :, :-1].flatten(1), windows[:, :, 1:].flatten(1)

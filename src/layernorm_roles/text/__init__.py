@@ -1,1 +1,1 @@
-"""Text for the language models: documents, tokenizer, token streams to train on, and texts to test models with."""
+"""Texts for training language models and for testing their attention: documents, tokenizers and token streams."""

@@ -1,7 +1,7 @@
 """Contexts: the texts that a trained model reads when it is tested which of its attention keys a query can select.
 
-They are long windows of documents, and single sentences. Both come from documents that no model was trained on: the
-held-out documents of the corpus, or another source that the configuration names.
+They are long windows of documents, and single sentences, both from documents that no model was trained on: held-out
+documents of the corpus, or another source that the configuration names.
 """
 
 import re
@@ -23,10 +23,7 @@ Candidates = Sequence[tuple[int, list[int]]]
 
 
 def windows(tokens: list[int], shortest: int, longest: int) -> Iterator[list[int]]:
-    """Cut a document's token ids into consecutive windows of `longest` tokens.
-
-    The rest at the end is a window, too, if it has at least `shortest` tokens; else it is left out.
-    """
+    """Cut token ids into consecutive windows of `longest` tokens, and a last one if it has `shortest` or more."""
     for start in range(0, len(tokens), longest):
         window = tokens[start : start + longest]
         if len(window) >= shortest:
@@ -45,10 +42,9 @@ _END = re.compile(rf"([{_STOPS}]|{_WIDE.pattern})$")
 def sentences(text: str) -> list[str]:
     """The sentences of `text`: its lines, cut after full stops, question marks and exclamation marks of many scripts.
 
-    A line is cut after such a mark where a space and a capital follow, or a space and a letter of a script without
-    capitals, or, in a text without any capital, a space and any letter; after Chinese and Japanese marks it is always
-    cut. Pieces without such a mark at the end, such as headings, are left out, unless no piece has one: then all are
-    kept.
+    Such a mark ends a sentence before a space and a capital, or a letter of a script or text without capitals; a
+    Chinese or Japanese one always does. Pieces without a mark at the end, such as headings, are left out, unless none
+    has one.
     """
     without_capitals = text == text.lower()
 
@@ -64,8 +60,7 @@ def sentences(text: str) -> list[str]:
 def candidates(kind: str, settings: Contexts, texts: Sequence[str], tokenizer: Tokenizer) -> Candidates:
     """The windows (`kind` long) or sentences of `texts` that have a length that `settings` allow, in their order.
 
-    `texts` are documents, from which windows or sentences are cut; but if `settings` has a source of sentences, each
-    text is one sentence.
+    `texts` are documents, or single sentences if `settings` has a source of sentences.
     """
     if kind == "sentences" and not settings.source:
         pairs = [(document, sentence) for document, text in enumerate(texts) for sentence in sentences(text)]

@@ -1,4 +1,4 @@
-"""Reads the documents of a source that config.yaml names (`settings.text.Source`) as plain text."""
+"""Reads the documents of a source that config.yaml names as plain text."""
 
 import bz2
 import re
@@ -23,8 +23,8 @@ LICENCE = "CC BY-SA (English Wikipedia, the dump excerpt in gensim's package)"
 def read(source: Source, folder: Path | None = None) -> Iterator[str]:
     """Yield the documents of a source in its order, without blank ones, and at most `source.limit` of them.
 
-    `folder` is the one to which `downloads.download` wrote the file of a source of kind hub; other kinds need none.
-    Raises ValueError if a file is missing or cannot be read.
+    `folder` has the file of a source of kind hub, as `downloads.download` wrote it. Raises ValueError if a file is
+    missing or cannot be read.
     """
     if source.kind == "hub":
         texts = (row[source.column] for row in downloads.read(source, folder))
@@ -34,15 +34,15 @@ def read(source: Source, folder: Path | None = None) -> Iterator[str]:
 
 
 def licence(source: Source) -> str:
-    """The licence of a source's texts: for the Wikipedia sample `LICENCE`, otherwise what the configuration states."""
+    """The licence of a source's texts: that of the Wikipedia sample, or what the configuration states."""
     return LICENCE if source.kind == "wikipedia_sample" else source.licence or "not stated"
 
 
 def labelled(source: Source, folder: Path | None) -> Iterator[tuple[str, int]]:
-    """Yield (sentence, class) for the rows of a source of kind hub, such as SST-2, from its column and label_column.
+    """Yield (sentence, class) from the columns column and label_column of a source of kind hub, such as SST-2.
 
-    `folder` is the one to which `downloads.download` wrote the file of the source. Raises ValueError if the file is
-    missing or damaged, or if `folder` is None.
+    `folder` has the source's file, as `downloads.download` wrote it. Raises ValueError if the file is missing or
+    damaged, or if `folder` is None.
     """
     for row in downloads.read(source, folder):
         yield row[source.column], row[source.label_column]
@@ -77,10 +77,7 @@ def clean(wikitext: str) -> str:
 
 
 def _prune(code) -> None:
-    """Remove tables, references, galleries, files and categories from parsed wikitext, at every depth.
-
-    One pass does it, where the parser's method `remove` would search the whole article for each node.
-    """
+    """Remove tables, references, galleries, files and categories from parsed wikitext, at every depth."""
     code.nodes = [node for node in code.nodes if not _is_unwanted(node)]
     for node in code.nodes:
         for inner in node.__children__():

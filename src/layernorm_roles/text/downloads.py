@@ -1,8 +1,4 @@
-"""Datasets of the Hugging Face hub as Parquet files, which one process downloads so that others can read them.
-
-A file holds the documents that a source in config.yaml asks for, in the column that the source names, or, if the source
-has a label_column, sentences with their classes.
-"""
+"""Downloads texts and labelled sentences of the Hugging Face hub to Parquet files, once, for all processes to read."""
 
 from collections.abc import Iterator, Mapping
 from itertools import groupby, islice
@@ -21,10 +17,10 @@ TOGETHER = 1000
 
 
 def download(source: Source, path: str | Path) -> int:
-    """Download the documents or sentences that `source` asks for to the Parquet file `path`; return their number.
+    """Download the documents or sentences of `source`, of kind hub, to the Parquet file `path`; return their number.
 
-    `source` is of kind hub: its dataset lies on the Hugging Face hub or in a local folder with the hub's layout. Raises
-    ValueError if the dataset cannot be loaded, lacks a column, or has no texts.
+    The dataset lies on the Hugging Face hub or in a local folder with the hub's layout. Raises ValueError if it cannot
+    be loaded, lacks a column, or has no texts.
     """
     rows, fields = _rows_of_hub(source), [(source.column, pa.large_string())]
     if source.label_column:
@@ -61,8 +57,7 @@ def read(source: Source, folder: str | Path | None) -> Iterator[dict[str, Any]]:
 def joined(rows: Iterator[Mapping[str, Any]], source: Source) -> Iterator[str]:
     """Yield the texts in a dataset's rows, joined to documents if `source.joined_by` names a column.
 
-    Neighbouring rows with an equal value in that column become one document, a line for each different text: SQuAD
-    repeats a paragraph in the row of each question about it.
+    Neighbouring rows with an equal value there, as in SQuAD, become one document, a line for each different text.
     """
     if source.joined_by is None:
         yield from (row[source.column] for row in rows)
@@ -76,7 +71,7 @@ def _named(source: Source) -> str:
 
 
 def _rows_of_hub(source: Source) -> Iterator[dict[str, Any]]:
-    """The rows of a dataset, streamed, so that a few documents do not cost the download of twenty gigabytes."""
+    """The rows of a dataset, streamed: a few documents do not cost the download of twenty gigabytes."""
     try:
         from datasets import load_dataset
     except ImportError:

@@ -22,15 +22,15 @@ from layernorm_roles.text.prepared import PreparedText
 from layernorm_roles.text.token_streams import TokenStreamWriter
 
 PARTS = ("training", "validation", "held_out")
-"""The three sets into which the documents of a corpus are split; `part_of` assigns documents to them in this order."""
+"""The three sets into which the documents of a corpus are split, in the order of their shares in `part_of`."""
 
 
 def prepare(settings: Text, folder: str | Path, downloads: str | Path | None = None, seed: int = 0) -> None:
-    """Write a text's tokenizer, token streams, contexts and manifest to `folder`, under the names in `PreparedText`.
+    """Write a text's tokenizer, token streams, contexts (texts for tests) and manifest to `folder`.
 
-    The folder's name is that of the text in config.yaml. `downloads` is the folder to which sources of kind hub were
-    downloaded. `seed`, first_seed of config.yaml, decides which contexts are chosen and, later, BERT's validation
-    windows. Raises ValueError if a source cannot be read or the corpus is too small, with all that is lacking.
+    The folder's name is that of the text in config.yaml, its files' names those in `PreparedText`. `downloads` is the
+    folder to which sources of kind hub were downloaded. `seed` decides which contexts are chosen and, later, BERT's
+    validation windows. Raises ValueError if a source cannot be read or the corpus is too small.
     """
     out = PreparedText(Path(folder))
     out.folder.mkdir(parents=True, exist_ok=True)
@@ -91,8 +91,8 @@ def _prepare(settings: Text, out: PreparedText, downloads: Path | None, seed: in
 def part_of(text: str, split: Split) -> str:
     """The name in PARTS of the set (training, validation or held_out) to which the document `text` belongs.
 
-    A hash of the document's text decides, so that the order of the documents does not matter and a document that
-    occurs twice is twice in one set. `split` has the sets' shares, which are met on average.
+    A hash of the text decides, so that the order of documents does not matter and equal ones are in one set. `split`
+    has the sets' shares, which are met on average.
     """
     position = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
     bounds = np.cumsum([getattr(split, part) for part in PARTS[:-1]])
@@ -118,12 +118,7 @@ def _refuse_small(
     entries: int,
     found: dict[str, Candidates],
 ) -> None:
-    """Raise ValueError if the corpus is too small for the settings, with all that it lacks.
-
-    `numbers` has the number of documents for each of PARTS, `tokens` the number of tokens for training and for
-    validation, `entries` is the tokenizer's vocabulary size, and `found` has the texts from which contexts can be
-    chosen for each of KINDS that is taken from held-out documents.
-    """
+    """Raise ValueError, saying what is lacking, if the corpus gives too few tokens, tokenizer entries or contexts."""
     whole, longest, shares = sum(numbers.values()), settings.long.longest, settings.split.model_dump()
     more = f"tokens; expected more than long.longest = {longest:,}"
     needs = [(part, size, longest + 1, more) for part, size in tokens.items()]
@@ -165,10 +160,7 @@ def _texts_and_tokenizer(settings: Text, downloads: Path | None) -> tuple[Iterab
 def _distribute(
     texts: Iterable[str], settings: Text, streams: Mapping[str, TokenStreamWriter]
 ) -> tuple[dict[str, int], list[str]]:
-    """Add each document to the token stream of its set; return the number of documents by set, and held-out texts.
-
-    No held-out texts are returned if no contexts are taken from them: those of a large corpus might fill memory.
-    """
+    """Add documents to their sets' token streams; return their number by set, and held-out texts if wanted."""
     are_needed = not (settings.long.source and settings.sentences.source)
     numbers, held_out = dict.fromkeys(PARTS, 0), []
     for text in texts:

@@ -14,7 +14,7 @@ TEXT_FILES = {
     "contexts": "contexts.parquet",
     "manifest": "manifest.json",
 }
-"""The names of a prepared text's files by what they hold; these keys are also those of Snakemake's rules."""
+"""The names of a prepared text's files, by what they hold."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,16 @@ class PreparedText:
 
     @property
     def contexts(self) -> Path:
-        """The path of the Parquet table `contexts`: the held-out texts on which trained models' attention is tested."""
+        """The Parquet table `contexts`: the held-out texts on which trained models' attention is tested."""
         return self.folder / TEXT_FILES["contexts"]
 
     @property
     def manifest(self) -> Path:
-        """The path of manifest.json: source, licence, split, seed, checksums, numbers of documents and tokens."""
+        """manifest.json: source, licence, split, seed, checksums, numbers of documents and tokens."""
         return self.folder / TEXT_FILES["manifest"]
 
     def tokens(self, part: str) -> Path:
-        """The path of the token stream, a .npy file, of the documents for `part`, "training" or "validation"."""
+        """The .npy file with the token ids of all documents for `part`, "training" or "validation"."""
         return self.folder / TEXT_FILES[part]
 
     @property
@@ -48,10 +48,9 @@ class PreparedText:
         return read_manifest(self.manifest)["seed"]
 
     def content_hash(self) -> str:
-        """A SHA-256, from the manifest, of the tokenizer, both token streams and the seed, which identifies the text.
+        """The SHA-256 that identifies the text: of the tokenizer, both token streams and the seed, by the manifest.
 
-        Raises ValueError if the manifest is missing or damaged, or if the stored checksum of a file beside it is not
-        the one that the manifest states.
+        Raises ValueError if the manifest is missing or damaged, or contradicts the stored checksum of a file beside it.
         """
         manifest = read_manifest(self.manifest)
         for name, digest in manifest["sha256"].items():

@@ -25,8 +25,8 @@ def encode(texts: Iterable[str], tokenizer: Tokenizer) -> Iterator[list[int]]:
 class TokenStreamWriter:
     """A context manager that collects documents' token ids in a temporary file: a corpus need not fit in memory.
 
-    No separator stands between two documents, as in the paper's released code. The temporary file is made in `folder`
-    and goes away when the context ends; `save` writes the stream before that.
+    No separator stands between documents, as in the paper's released code. The temporary file, in `folder`, goes away
+    when the context ends; `save` writes the stream before that.
     """
 
     def __init__(self, tokenizer: Tokenizer, folder: Path):
@@ -48,7 +48,7 @@ class TokenStreamWriter:
             self._flush()
 
     def size(self) -> int:
-        """Return the number of tokens that are in the token stream so far."""
+        """The number of tokens that are in the token stream so far."""
         self._flush()
         return self._size
 

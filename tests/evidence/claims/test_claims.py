@@ -14,7 +14,7 @@ from layernorm_roles.evidence import claims
 from layernorm_roles.evidence.analysis import majority
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.claims.claim import Claim
-from layernorm_roles.evidence.claims.comparison import Comparison, Outcome, ask
+from layernorm_roles.evidence.claims.comparison import Comparison, Outcome, Value, ask
 
 
 def test_an_empty_run_has_a_row_for_every_claim_and_says_what_is_missing():
@@ -80,7 +80,7 @@ def of_family(p: dict[str, float], verdict="holds", **options):
     for i, (name, value) in enumerate(p.items()):
         half = stats.t.ppf(0.975, 9) / stats.t.isf(value / 2, 9)  # of an estimate of 1 from ten values
         found = Estimate(1.0, 1 - half, np.inf if name == "bound" else 1 + half)
-        rows.append(Comparison(name, found, 10, names[name], part=i))
+        rows.append(Comparison(name, Value(found, 10), names[name], part=i))
     outcome = Outcome(tuple(rows))
     row = {"verdict": verdict, "reason": ""}
     return outcome.p, CLAIMS["widths"].corrected(row, outcome, **options)

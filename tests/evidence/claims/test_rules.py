@@ -20,8 +20,8 @@ def test_a_verdict_is_rarely_wrong(seeds):
     """No effect is called seen, or reversed, and the reported one absent, in at most 2.5 % of repetitions each."""
     rng = np.random.default_rng(0)
     draws = rng.standard_normal((2000, seeds))
-    nothing = [rules.effect(Estimate.of(draw), 1.0) for draw in draws]
-    everything = [rules.effect(Estimate.of(1.0 + draw), 1.0) for draw in draws]
+    nothing = [rules.effect(Estimate.of(draw), 0.5) for draw in draws]
+    everything = [rules.effect(Estimate.of(1.0 + draw), 0.5) for draw in draws]
     most = 0.025 + 3 * np.sqrt(0.025 * 0.975 / len(draws))
     assert np.mean([finding in THERE for finding in nothing]) < most
     assert np.mean([finding == AGAINST for finding in nothing]) < most
@@ -42,10 +42,9 @@ FINDINGS = {
 
 
 def test_findings_of_an_effect_of_one():
-    assert {numbers: rules.effect(Estimate(*numbers), 1.0) for numbers in FINDINGS} == FINDINGS
-    assert {rules.direction(NOTHING), rules.above(NOTHING, 0.0), rules.within(NOTHING, 0.0, 1.0)} == {
-        UNDECIDED
-    }
+    assert {numbers: rules.effect(Estimate(*numbers), 0.5) for numbers in FINDINGS} == FINDINGS
+    unknown = {rules.effect(NOTHING, 0.0), rules.above(NOTHING, 0.0), rules.within_exponent(NOTHING, 0.0)}
+    assert unknown == {UNDECIDED}
 
 
 PAPER = dict.fromkeys(product(THERE, repeat=2), "partial") | {(SEEN, SEEN): "reproduced"}

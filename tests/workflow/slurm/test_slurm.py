@@ -2,22 +2,27 @@
 it again through profiles/cluster-generic. What SLURM recorded is compared with what the rules ask for."""
 
 import re
+import signal
+import subprocess
+import time
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 
 import one_node
 import pytest
-import yaml
-from submitting import GENERIC, SLURM, submit
+from checkouts import SMOKE, command
 
-ROOT = Path(__file__).parents[3]
-SMOKE = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text())
 CANCELLED = "rule_text_wildcards_words"
 REPEATED = "majority/d3/none/d_model_3/base_learning_rate_0.001/seed_0"
 # The devices are fake, so the models train on the CPU; SLURM is asked for a GPU all the same, as with device: cuda.
 GPU_ON_PAPER = ["--config", "device=cpu"]
 GPU_ON_PAPER += ["--set-resources", "majority_train:gpu=1", "language_model_train:gpu=1"]
+
+SECONDS = 480
+COMMON = ["--cores", "2", "--latency-wait", "20", "--workflow-profile"]
+# There is no slurmdbd.
+SLURM = ["slurm", "--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "2"]
+GENERIC = ["cluster-generic", "--seconds-between-status-checks", "1"]
 
 pytestmark = pytest.mark.long
 
@@ -35,7 +40,7 @@ TARGETS = ["majority", "random_keys", *(f"results/tiny/{file}" for file in FILES
 
 def few_runs():
     """The smoke preset with one seed of some variants, and one training in a job."""
-    settings = SMOKE | {"name": "tiny", "device": "cpu", "first_seed": 0}
+    settings = SMOKE | {"name": "tiny", "first_seed": 0}
     for part, kept in RUNS.items():
         settings[part] = {"only": [*kept]}
         for group, variants in kept.items():
@@ -49,6 +54,31 @@ def cancel_first():
     found = [job for job in one_node.jobs() if job.get("Comment") == CANCELLED]
     if len(found) == 1 and found[0]["JobState"] == "RUNNING":
         one_node.cancel(found[0]["JobId"])
+
+
+def submit(checkout, profile, *arguments, watch=lambda: None):
+    """What a user's command with a profile prints, with shorter waits; while it runs, `watch` is called."""
+    output = checkout.folder / "snakemake.out"
+    with output.open("w") as out:
+        own = {"cwd": checkout.folder, "env": checkout.environment()}
+        process = subprocess.Popen(command(*arguments, *COMMON, *profile), stdout=out, stderr=out, **own)
+    end = time.monotonic() + SECONDS
+    try:
+        while process.poll() is None:
+            assert time.monotonic() < end, f"not done in {SECONDS} s:\n{output.read_text()[-4000:]}"
+            time.sleep(0.3)
+            watch()
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)  # it cancels its jobs
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+    text = output.read_text(errors="replace")
+    assert process.returncode == 0, text[-6000:]
+    return text
 
 
 @pytest.fixture(scope="module")

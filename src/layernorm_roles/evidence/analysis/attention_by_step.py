@@ -1,4 +1,4 @@
-"""When language models begin to attend, and how large the input of attention is by then, from their tables by step."""
+"""When language models begin to attend, and how large the input of attention is by then."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from layernorm_roles.evidence.analysis import language_model
 from layernorm_roles.variants import maps, scaled
 
 ONSET = 0.02
-"""Nats per token. A model has begun to attend once setting all attention scores to 0 adds as much to its loss."""
+"""Nats per token that setting all attention scores to 0 adds to the loss of a model once it has begun to attend."""
 
 EARLY = 0.1
 """Share of a training after which the size of attention's input is read: 5,000 of the paper's 50,000 steps."""
@@ -20,12 +20,11 @@ RUN = ["model", *language_model.RUN]
 
 
 def onsets(attention: pd.DataFrame) -> pd.DataFrame:
-    """Return when each run begins to attend: a row for each run that has attention.
+    """Return when each run that has attention begins to attend, from table language_model_attention: a row a run.
 
-    attention: table language_model_attention. Columns RUN; onset, the first step looked at where the model's
-    zero_scores_worth is at least ONSET, NaN if there is none; last_step, the last step looked at; input_rms, the root
-    mean square of attention's input, mean over layers, at the step looked at that is nearest to EARLY of the run's
-    steps.
+    Columns RUN; onset, the first measured step where setting all attention scores to 0 adds ONSET or more to the loss,
+    NaN if none does; last_step, the last measured one; input_rms, the root mean square of attention's input, mean over
+    layers, at the measured step nearest to the share EARLY of the run's steps.
     """
     rows = []
     for run, part in attention.groupby(RUN):
@@ -43,20 +42,20 @@ class Dose(NamedTuple):
     """A variant of the norm as a multiple of the built-in norm layernorm, projection or scale."""
 
     family: str
-    """Name of the built-in norm of which the variant is a multiple: layernorm, projection or scale."""
+    """Name of the built-in norm: layernorm, projection or scale."""
     size: float
-    """The factor by which the variant's outputs are larger than those of the norm `family`."""
+    """The factor by which the variant's outputs are larger than those of the built-in norm."""
 
 
 FAMILIES = {(True, True): "layernorm", (True, False): "projection", (False, True): "scale"}
-"""Name of the built-in norm that a multiple is compared with, by whether it projects and whether it scales."""
+"""Names of built-in norms without a factor, by whether they project and whether they scale."""
 
 
 def dose(variant: str, norms: Mapping[str, Any], d_model: int = 1) -> Dose | None:
     """Return a variant as a multiple of a built-in norm, for vectors of size `d_model`; None if it is none.
 
-    `norms` are those of the settings, among which the variant may be. Without `d_model` a division by d is left out.
-    None is returned for norms that learn, for variants with two norms, and for classes of a user's own.
+    `norms` are the norms that a configuration adds, by name. Without `d_model` a division by d is left out. Norms that
+    learn, classes of a user's own, and variants with different norms for keys and values are no multiples.
     """
     entry = norms.get(variant, variant)
     both = maps(scaled(**entry) if isinstance(entry, Mapping) else entry)

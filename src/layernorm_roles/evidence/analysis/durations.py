@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 FOLDER = "benchmarks"
-"""Folder of the benchmark files: <stage>.tsv, or <stage>/.../<job>.tsv where a stage has several jobs."""
+"""Name of the folder of Snakemake's benchmark files: <stage>.tsv or, for one of several jobs, <stage>/.../<job>.tsv."""
 
 RULES = {
     "majority": "majority_train",
@@ -16,16 +16,15 @@ RULES = {
     "measure": "language_model_measure",
     "pretrained": "pretrained_measure",
 }
-"""The Snakemake rule of each stage whose rule is not called like it, by the stage's name in the benchmark files."""
+"""Name of the Snakemake rule that wrote a benchmark file, by the <stage> in the file's path, where the two differ."""
 
 
 def durations(files: Iterable[str | Path]) -> pd.DataFrame:
-    """Return the time and memory that the jobs of each rule took, the longest rule first.
+    """Return the time and memory that the jobs of each Snakemake rule took, the longest rule first.
 
-    Columns rule, jobs, wall_minutes (of all jobs together) and largest_memory_mb (of one job). `files` are benchmark
-    files under a folder named `benchmarks`; ValueError if none is given, or one lies elsewhere. A file that is gone or
-    damaged is no error: the rule then has no time. Their processor time is not used, because Snakemake looks at it
-    every 30 s and misses what came after.
+    Columns rule, jobs, wall_minutes (of all jobs together, NaN if a file is gone or damaged) and largest_memory_mb (of
+    one job). ValueError if no file is given, or one that is not in a folder named `benchmarks`. Processor time is left
+    out, because Snakemake looks at it every 30 s and misses what came after.
     """
     rows = []
     for file in sorted(map(Path, files)):
@@ -50,7 +49,7 @@ def durations(files: Iterable[str | Path]) -> pd.DataFrame:
 
 
 def _measured(file: Path) -> tuple[float, float]:
-    """Return the seconds and the largest memory (MB) of the job of a benchmark file; NaN if it cannot be read."""
+    """Return the seconds and the largest memory (MB) in a job's benchmark file; NaN if it cannot be read."""
     try:
         jobs = pd.read_csv(file, sep="\t", na_values="-", usecols=["s", "max_rss"], dtype=float)
         return jobs.s.sum(min_count=1), jobs.max_rss.max()

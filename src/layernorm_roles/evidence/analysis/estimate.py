@@ -18,7 +18,7 @@ LEVEL = 0.95
 
 
 def half_width(values: Values) -> float:
-    """Half the length of Student's interval for the mean of independent values, of which there are at least two."""
+    """Half the length of Student's 95 % interval for the mean of two or more independent values."""
     values = np.asarray(values, dtype=float)
     return stdtrit(len(values) - 1, (1 + LEVEL) / 2) * values.std(ddof=1) / np.sqrt(len(values))
 
@@ -32,11 +32,11 @@ class Estimate(NamedTuple):
 
     @classmethod
     def of(cls, values: Values) -> "Estimate":
-        """Return the mean of values, one a seed, with Student's interval (no length for one); NaN if one is.
+        """Return the mean of values, one for each seed, with Student's interval, whose length is 0 for a single value.
 
-        Infinite values stand for diverged runs, which are worse by an amount that nobody knows. With them the mean is
-        infinite, and the interval is the limit of Student's as all infinite values grow together: its lower end becomes
-        infinite too if nearly all runs diverged, and else says nothing (minus infinity).
+        NaN if a value is NaN. Infinite values are diverged runs, worse by an unknown amount. They make the mean
+        infinite and the interval the limit of Student's as they grow together: the lower end is infinite too if nearly
+        all runs diverged, and else minus infinity.
         """
         values = np.asarray(values, dtype=float)
         if np.isinf(values).any() and not np.isnan(values).any():
@@ -47,22 +47,22 @@ class Estimate(NamedTuple):
 
     @classmethod
     def of_any(cls, values: Values) -> "Estimate":
-        """The mean with Student's interval; a single value has no interval (NaN), and no values give NOTHING."""
+        """Return the mean with Student's interval, which is NaN for a single value; NOTHING for no values."""
         values = np.asarray(values, dtype=float)
         if len(values) > 1:
             return cls.of(values)
         return NOTHING._replace(mean=float(values[0])) if len(values) else NOTHING
 
     def map(self, function: Callable[[float], float]) -> "Estimate":
-        """Return the estimate whose mean and ends are the increasing `function` of this one's."""
+        """Return the estimate with an increasing `function` applied to the mean and to both ends of the interval."""
         return Estimate(*map(float, map(function, self)))
 
     def __neg__(self) -> "Estimate":
-        """The estimate of the negative of the number, whose interval has its ends exchanged."""
+        """The estimate of the number times -1: all signs change, and the ends of the interval change places."""
         return Estimate(-self.mean, -self.high, -self.low)
 
     def __abs__(self) -> "Estimate":
-        """The estimate itself, or its negative where that has the positive mean."""
+        """This estimate or, if its mean is below 0, its negative."""
         return self if self.mean >= 0 else -self
 
     def __format__(self, form: str) -> str:
@@ -75,7 +75,7 @@ NOTHING = Estimate(np.nan, np.nan, np.nan)
 
 
 def binomial(hits: int, n: int) -> Estimate:
-    """The share (0..1) that `hits` are of `n` independent cases, with the interval of Clopper and Pearson (1934)."""
+    """The share (0..1) that `hits` are of `n` independent cases, with Clopper and Pearson's (1934) 95 % interval."""
     tail = (1 - LEVEL) / 2
     low = betaincinv(hits, n - hits + 1, tail) if hits else 0.0
     high = betaincinv(hits + 1, n - hits, 1 - tail) if hits < n else 1.0
@@ -83,10 +83,9 @@ def binomial(hits: int, n: int) -> Estimate:
 
 
 def percent_over_seeds(percent: Values, n: int) -> Estimate:
-    """Mean and interval of one share a seed, in per cent, of `n` cases in all seeds together.
+    """Mean and 95 % interval of percentages, one for each seed, of `n` cases in all seeds together.
 
-    The interval is Student's. Where every case, or none, is a hit in every seed, so that Student's has no length, its
-    ends are Clopper and Pearson's for `n` cases.
+    The interval is Student's; where all percentages are 0, or all 100, it is Clopper and Pearson's for `n` cases.
     """
     estimate = Estimate.of(percent)
     if estimate.mean in (0, 100) and estimate.low == estimate.high:
@@ -95,10 +94,7 @@ def percent_over_seeds(percent: Values, n: int) -> Estimate:
 
 
 def p_value(estimate: Estimate, n: int) -> float:
-    """Two-sided p of Student's test that the mean of `n` values is 0, from the mean and its interval; else NaN.
-
-    NaN if the interval is not Student's: of fewer than two values, of a bound, or of one that is not finite.
-    """
+    """Two-sided p of Student's test that the mean of `n` values is 0; NaN unless the interval is Student's."""
     mean, low, high = estimate
     if n < 2 or not np.isfinite(estimate).all() or not np.isclose(high - mean, mean - low, rtol=1e-6, atol=0):
         return np.nan
@@ -107,10 +103,7 @@ def p_value(estimate: Estimate, n: int) -> float:
 
 
 def holm(p: Mapping[str, float]) -> dict[str, float]:
-    """The p-values of a family of hypotheses by name, adjusted by Holm's (1979) method.
-
-    A hypothesis that could not be tested has NaN, stays NaN, and still counts in the size of the family.
-    """
+    """P-values of hypotheses by name, adjusted by Holm's (1979) method; NaN stays NaN but counts as a hypothesis."""
     adjusted, least, left = dict(p), 0.0, len(p)
     for name in sorted((name for name in p if np.isfinite(p[name])), key=p.__getitem__):
         least = max(least, min(1.0, left * p[name]))
@@ -119,7 +112,7 @@ def holm(p: Mapping[str, float]) -> dict[str, float]:
 
 
 def _best(values: pd.DataFrame) -> object:
-    """The column with the fewest infinite values, of these the one with the lowest mean of the others."""
+    """Name of the column with the fewest infinite values and, of several, with the lowest mean of the finite ones."""
     lost = np.isinf(values).sum()
     return values[lost.index[lost == lost.min()]].replace(np.inf, np.nan).mean().fillna(np.inf).idxmin()
 
@@ -127,12 +120,11 @@ def _best(values: pd.DataFrame) -> object:
 def cross_fitted(values: pd.DataFrame) -> pd.Series:
     """Return for each seed the setting, such as a learning rate, that the other half of the seeds chooses.
 
-    `values` has a row a seed and a column a setting; less is better, and infinite is a run that came to nothing.
-    Settings that a seed lacks are left out, and with one seed nothing is chosen. The seeds at even places of their
-    order choose for those at odd places, and the other way round: the setting with the fewest runs that came to nothing
-    and, among equals, with the lowest mean of the others. So no seed has a part in the choice of its own setting, and a
-    mean over all seeds is one of values that were not chosen for being good; its interval is Student's over the seeds,
-    in which the two settings count as given.
+    `values` has a row a seed and a column a setting; less is better, and a run that failed is infinite. Settings that a
+    seed lacks are left out; with one seed nothing is chosen. The halves are every second of the sorted seeds and the
+    rest. A half chooses the setting with the fewest infinite values and, of several, with the lowest mean of the
+    others. So no seed helps to choose its setting, and the chosen values of all seeds are not those that happened to be
+    good; their mean has Student's interval, in which the two settings count as given.
     """
     values = values.dropna(axis="columns").sort_index()
     if len(values) < 2 or values.empty:
@@ -143,12 +135,12 @@ def cross_fitted(values: pd.DataFrame) -> pd.Series:
 
 
 def rates_chosen_by_others(runs: pd.DataFrame, worse: str, inside: int) -> pd.DataFrame:
-    """Return, for each run, the learning rate that is best for the other half of its variant's seeds.
+    """Return, for each variant and seed, the learning rate that is best for the other half of the variant's seeds.
 
-    Columns variant, seed, base_learning_rate and at_end; a row for each variant and seed, none for a variant of several
-    rates and a single seed. `cross_fitted` says how the halves choose, by the lowest `worse`, a column of `runs` that
-    is infinite where a run came to nothing. `at_end` says that the rate is the smallest or the largest of at least
-    `inside` that were tried, so that a better one may lie beyond.
+    Columns variant, seed, base_learning_rate and at_end; no row for a variant of several rates and a single seed. Best
+    is the lowest of column `worse` of `runs`, infinite for a failed run; `cross_fitted` says how the halves choose.
+    `at_end` says that the rate is the lowest or highest of at least `inside` rates, so that a better one may lie
+    beyond.
     """
     rows = []
     for variant, part in runs.groupby("variant"):
@@ -162,10 +154,7 @@ def rates_chosen_by_others(runs: pd.DataFrame, worse: str, inside: int) -> pd.Da
 
 
 def span(values: Values, form: str = ",") -> str:
-    """The text "low to high" of the smallest and the largest value, or of the one value that all are.
-
-    `form` is the format of both numbers.
-    """
+    """The text "low to high" of the smallest and the largest value in format `form`; one number if they are equal."""
     low, high = (f"{end:{form}}" for end in (min(values), max(values)))
     return low if low == high else f"{low} to {high}"
 
@@ -175,13 +164,11 @@ def log_ratio(
 ) -> Estimate:
     """Mean and interval of log(numerator / denominator), over the seeds that both series have as their index.
 
-    A missing value is one that was not reached; `at_least` says for both series what it is at least. That stands in
-    for the missing value, and the mean becomes a bound: no less than the one given, with an infinite upper end, if
-    values of the numerator are missing; no more, with an infinite lower end, if values of the denominator are. If there
-    are seeds of either kind, or no seed with a value at all, the mean is NaN and both ends are infinite.
-
-    A seed that has neither value says nothing. It counts as no difference where that weakens an effect, and is no
-    evidence for the absence of one: an end of the interval that does not exclude a ratio of 1 is infinite.
+    A missing value is one that was not reached; in its place stands a lower bound from `at_least` (for the numerator,
+    for the denominator). With missing numerators the mean is a lower bound and the upper end infinite; with missing
+    denominators the mean is an upper bound and the lower end infinite; with both, or without any value, the mean is NaN
+    and both ends are infinite. A seed that lacks both values counts as no difference, but not as evidence of that: an
+    end of the interval that does not exclude a ratio of 1 is infinite then.
     """
     seeds = numerator.index.intersection(denominator.index)
     top, bottom = numerator[seeds], denominator[seeds]
@@ -201,12 +188,11 @@ def log_ratio(
 def two_by_two(
     values: pd.DataFrame, large: tuple[str, str], small: tuple[str, str], other: str
 ) -> pd.DataFrame:
-    """Main effects and interaction of size and another factor, of the seeds that have all four values: a row a seed.
+    """Main effects and interaction of size and another factor, for each seed that has all four values.
 
     `values` has a row a seed and a column a variant. `large` and `small` name two variants each: with the other factor
-    and without. Columns size (large minus small, mean over both levels of the other factor), `other` (with it minus
-    without, mean over both sizes), and interaction (the effect of the other factor at the large size minus that at the
-    small one).
+    and without. Columns size (large minus small, mean over the other factor), `other` (with it minus without, mean over
+    both sizes), and interaction (the effect of the other factor at the large size minus that at the small one).
     """
     values = values[[*large, *small]].dropna()
     with_large, without_large, with_small, without_small = (values[name] for name in values)

@@ -15,7 +15,7 @@ def in_heads(keys: pd.DataFrame) -> pd.DataFrame:
 
 
 def narrower(keys: pd.DataFrame, model: str) -> dict[int, str]:
-    """Return the names, by d_head, of models as wide as `model`, with contexts as long, that have narrower heads.
+    """Return, by d_head, names of models with the d_model and the context length of `model`, but narrower heads.
 
     keys: table key_selectability. The narrowest heads come first; of two models with equal heads the first counts.
     """
@@ -49,8 +49,8 @@ def by_width(keys: pd.DataFrame) -> pd.DataFrame:
 def gaussian_percent(keys: pd.DataFrame, fewer: int = 0) -> float:
     """Return the per cent of Gaussian keys expected to be unselectable, mean over rows of table key_selectability.
 
-    For each row they are as many as its keys, have as many dimensions less `fewer`, and as rivals all keys or, where
-    the row is causal, those before. NaN without rows.
+    A row gives the number of keys and of dimensions, from which `fewer` are subtracted, and whether the rivals of a key
+    are all others or (causal) those before it. NaN without rows.
     """
     sizes = keys.groupby(["n_keys", "dimensions", "causal"]).size()
     percents = [
@@ -62,11 +62,10 @@ def gaussian_percent(keys: pd.DataFrame, fewer: int = 0) -> float:
 def shares_reached(ceilings: pd.DataFrame) -> pd.DataFrame:
     """Return the per cent of keys in heads that get a share of a query's attention, from language_model_ceilings.
 
-    A row for each model, variant, checkpoint, set of queries and threshold of THRESHOLDS. Of the set `OWN`, the queries
-    of the context, each sees the keys up to its position alone, while ceilings are among all keys. Columns model,
-    d_head, variant, checkpoint, queries, n_keys (mean, rounded), threshold, percent (of the keys that some query of the
-    set gives the threshold; mean over seeds, of all layers, heads and contexts), low, high (95 % interval over seeds),
-    seeds (their number). Keys whose bounds enclose the threshold count as reaching it.
+    A row for each model, variant, checkpoint, set of queries and threshold of THRESHOLDS. Queries of the context (set
+    `OWN`) see the keys up to their position; ceilings are among all keys. Columns model, d_head, variant, checkpoint,
+    queries, n_keys (mean, rounded), threshold, percent (of keys to which some query of the set gives the threshold, or
+    may by its bounds; mean over seeds, all layers, heads and contexts), low, high (95 % interval over seeds), seeds.
     """
     place = ["model", "dimensions", "variant", "checkpoint", "queries"]
     rows, together = [], ceilings[ceilings.layer.isna()]

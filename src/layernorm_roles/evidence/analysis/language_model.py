@@ -12,7 +12,7 @@ from layernorm_roles.evidence.legends import PAPER_MODEL, legend_order
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 POINT = ["base_learning_rate", "steps"]
-"""The columns in which runs of one variant and seed differ, where a model has several learning rates or lengths."""
+"""Columns in which a variant's runs with one seed differ, where a model has several learning rates or lengths."""
 
 RUN = ["variant", "seed", *POINT]
 """Columns of table language_model_metrics that tell the training runs of one model apart."""
@@ -22,17 +22,14 @@ CHECKPOINTS = ("initial", "final")
 
 
 BASELINES = {"gpt_rates": "gpt", "bytes_rates": "gpt_bytes", "bytes_rates_small": "gpt_bytes"}
-"""For a model that is not trained without attention, the model whose runs without attention are its baseline."""
+"""For models that are not trained without attention, the model whose runs without attention are their baseline."""
 
 SIZE_AND_SCALING = (("layernorm", "projection_grown"), ("layernorm_shrunk", "projection"))
-"""Variants with and without scaling, at LayerNorm's size and at the size of the unscaled stream before training."""
+"""Pairs of variants, with and without scaling: at LayerNorm's size, and at that of unscaled inputs before training."""
 
 
 def ends(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
-    """The last row of every run of a model, from table language_model_metrics; empty if the table lacks the model.
-
-    The losses of a run that diverged, or ended before its last step, are infinite.
-    """
+    """Last row of each run of a model in language_model_metrics; losses are infinite if it diverged or ended early."""
     runs = metrics[metrics.model == model]
     last = runs.sort_values("step").groupby(RUN).tail(1)
     lost = (last.step < last.steps) | ~np.isfinite(last.valid_loss)
@@ -40,10 +37,10 @@ def ends(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
 
 
 def runs_at_best_rate(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
-    """The last row of one run for each variant and seed of a model, at its best learning rate, with the column at_end.
+    """The last row of a model's longest runs, for each variant and seed the run at the best learning rate.
 
-    Of the longest runs, the other half of the seeds chooses the rate, by `estimate.rates_chosen_by_others`. `at_end`
-    says that the rate is an end of three or more; of two, which other runs chose, the better one is taken.
+    For each seed the other half of the seeds chooses the rate, by `estimate.rates_chosen_by_others`. The column at_end
+    says that the rate is the lowest or the highest of three or more.
     """
     runs = ends(metrics, model)
     runs = runs[runs.steps == runs.steps.max()]
@@ -53,15 +50,12 @@ def runs_at_best_rate(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
 
 
 def final_losses(metrics: pd.DataFrame, model: str, column: str = "valid_loss") -> pd.DataFrame:
-    """`column` of table language_model_metrics at the end of runs at their best rate: a row a seed, a column a variant.
-
-    The entry of a seed that a variant lacks is NaN; the frame is empty if the table lacks the model.
-    """
+    """`column` of language_model_metrics at the end of a model's runs at their best rate, by seed and variant."""
     return runs_at_best_rate(metrics, model).pivot(index="seed", columns="variant", values=column)
 
 
 class Attention(NamedTuple):
-    """The worth of attention in a model with LayerNorm at its best learning rate, with which runs are compared."""
+    """What attention is worth in a model with LayerNorm at its best learning rate, to compare runs with."""
 
     bare: float
     """Mean validation loss of the model without attention, in nats per token."""
@@ -88,7 +82,7 @@ def of_single_points(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 def losses_without_attention(metrics: pd.DataFrame, model: str) -> pd.Series:
-    """Final validation losses, by seed, of a model without attention, or of the one that BASELINES has in its place."""
+    """Final validation losses, by seed, of a model without attention, or else of its stand-in in BASELINES."""
     losses = pd.Series(dtype=float)
     for name in filter(None, (model, BASELINES.get(model))):
         losses = final_losses(metrics, name).get(NO_ATTENTION_VARIANT, pd.Series(dtype=float)).dropna()
@@ -100,9 +94,8 @@ def losses_without_attention(metrics: pd.DataFrame, model: str) -> pd.Series:
 def worth_of_attention(metrics: pd.DataFrame, model: str, variant: str) -> pd.Series:
     """By how many nats per token attention lowers the final validation loss of a variant, one value a seed.
 
-    That is the loss of the model whose layers have no attention minus the loss of `variant`, of equal seeds. A model
-    with lists, which has one such run or those of BASELINES, is compared with their mean: without attention the seeds
-    hardly differ. Empty if the table lacks one of the two.
+    It is the loss without attention minus that of `variant`, of equal seeds. Models in BASELINES are compared with the
+    mean loss without attention, which hardly differs between seeds. Empty if the table lacks one of the two.
     """
     bare, losses = losses_without_attention(metrics, model), final_losses(metrics, model).get(variant)
     if losses is None or bare.empty:
@@ -125,9 +118,9 @@ def gain_over_unigram(metrics: pd.DataFrame, model: str, variant: str) -> pd.Ser
 def baselines(metrics: pd.DataFrame) -> pd.DataFrame:
     """Final validation losses by variant beside two baselines (nats per token), of models with one rate and length.
 
-    Columns model, variant, seeds, step, valid_loss, unigram_loss, no_attention_loss (means over seeds; NaN where the
-    table lacks them), gain_over_unigram and worth_of_attention (differences of equal seeds), the last two and
-    valid_loss with columns _low and _high (95 % interval over seeds; NaN for fewer than two).
+    Columns model, variant, seeds, step, valid_loss, unigram_loss, no_attention_loss (means over seeds; NaN if missing),
+    gain_over_unigram, worth_of_attention (differences of equal seeds); valid_loss and the last two also with endings
+    _low and _high (95 % interval over seeds; NaN for fewer than two).
     """
     rows = []
     for model, losses in of_single_points(metrics).groupby("model", sort=False):
@@ -151,10 +144,9 @@ def baselines(metrics: pd.DataFrame) -> pd.DataFrame:
 def losses_by_rate(metrics: pd.DataFrame, share: float) -> pd.DataFrame:
     """The final losses of models with several learning rates or lengths, a row for each length, variant and rate.
 
-    Columns model, steps, variant, base_learning_rate, runs, diverged (how many of the runs), learnt (how many get at
-    least `share` of what attention is worth to LayerNorm, see `attention`), train_loss and valid_loss (nats per token,
-    means over the runs that did not diverge; NaN if all did), valid_loss_low and valid_loss_high (95 % interval over
-    them; NaN for fewer than two).
+    Columns model, steps, variant, base_learning_rate, runs, diverged (how many), learnt (how many get at least `share`
+    of what attention is worth to LayerNorm, see `attention`), train_loss and valid_loss (nats per token, means over
+    runs that did not diverge), valid_loss_low and valid_loss_high (95 % interval; NaN for fewer than two runs).
     """
     single, rows = set(of_single_points(metrics).model), []
     for model, own in metrics[~metrics.model.isin(single)].groupby("model", sort=False):
@@ -176,11 +168,10 @@ def losses_by_rate(metrics: pd.DataFrame, share: float) -> pd.DataFrame:
 def pilot() -> pd.DataFrame:
     """The pilot by which the settings of gpt_bytes were chosen: what attention is worth at each setting, and its cost.
 
-    Made from pilot_gpt_bytes.csv beside this file, which has a row for each run. Columns d_model, heads, layers,
-    context_length, batch_size, learning_rate, steps, seeds (of layernorm), valid_loss (of layernorm),
-    projection_loss, no_attention_loss, unigram_loss, worth_of_attention (no_attention_loss - valid_loss) and
-    cpu_seconds (of a run of layernorm). Losses are means over seeds, in nats per token, NaN where they were not
-    measured. Settings where attention is worth most come first.
+    A row for each setting, of the runs in pilot_gpt_bytes.csv. Columns d_model, heads, layers, context_length,
+    batch_size, learning_rate, steps, seeds and valid_loss (of layernorm), projection_loss, no_attention_loss,
+    unigram_loss, worth_of_attention (no_attention_loss - valid_loss) and cpu_seconds (of a run of layernorm). Losses
+    are means over seeds, in nats per token, NaN if not measured. Settings where attention is worth most come first.
     """
     runs = pd.read_csv(Path(__file__).parent / "pilot_gpt_bytes.csv")
     setting = ["d_model", "heads", "layers", "context_length", "batch_size", "learning_rate", "steps"]
@@ -199,8 +190,8 @@ def pilot() -> pd.DataFrame:
 def contexts_and_seeds_interval(shares: Float[np.ndarray, "seeds contexts"]) -> tuple[float, float]:
     """Ends of the 95 % interval for a mean over seeds and test contexts, of both of which there could be more.
 
-    Student's half-widths over the means of the seeds and over the means of the contexts are added in quadrature. One
-    seed says nothing about others; the interval is then over contexts alone.
+    Student's half-widths over the means of seeds and over the means of contexts are added in quadrature. With a single
+    seed the interval is over contexts alone.
     """
     means_of_each = (shares.mean(axis=1), shares.mean(axis=0))
     half = float(np.hypot.reduce([half_width(means) for means in means_of_each if len(means) > 1]))
@@ -210,10 +201,10 @@ def contexts_and_seeds_interval(shares: Float[np.ndarray, "seeds contexts"]) -> 
 def unselectable_shares(keys: pd.DataFrame, causal: bool = False, **where: str) -> pd.DataFrame:
     """Per cent of unselectable keys, for each model, variant, site, checkpoint and layer of the chosen keys.
 
-    `where` names columns of the table key_selectability and the value that each must have. The rivals of a key are all
-    keys of its context; with `causal`, the keys before it. Columns model, variant, site, checkpoint, layer, percent
-    (mean over seeds, contexts and heads), low, high (95 % interval over seeds and contexts), seeds, contexts (their
-    numbers), borderline_percent (keys that the data's precision cannot decide).
+    `where` names columns of table key_selectability and their values. A key's rivals are all keys of its context; with
+    `causal`, those before it. Columns model, variant, site, checkpoint, layer, percent (mean over seeds, contexts and
+    heads), low, high (95 % interval over seeds and contexts), seeds, contexts (numbers), borderline_percent (keys that
+    the data's precision cannot decide).
     """
     keys = keys[keys.causal == causal]
     for column, value in where.items():
@@ -239,8 +230,8 @@ def without_scaling(tokens: pd.DataFrame) -> pd.DataFrame:
 def token_shares(tokens: pd.DataFrame) -> pd.DataFrame:
     """How often each token of the sentences is unselectable in the model without scaling: the numbers of Table 3.
 
-    Columns token, occurrences (in all sentences, layers and seeds), initial_percent and final_percent (of the
-    occurrences, before training and after); the tokens that are unselectable most often come first.
+    Columns token, occurrences (in all sentences, layers and seeds), initial_percent and final_percent (of occurrences,
+    before training and after); the tokens that are unselectable most often come first.
     """
     groups = without_scaling(tokens).groupby(["token", "checkpoint"]).unselectable
     counts = groups.agg(["size", "mean"]).unstack("checkpoint")
@@ -255,11 +246,10 @@ def token_shares(tokens: pd.DataFrame) -> pd.DataFrame:
 
 
 def marked_sentences(tokens: pd.DataFrame, number: int = 8) -> list[list[tuple[str, bool]]]:
-    """The sentences with most unselectable tokens in the model without scaling, at most `number` of them.
+    """The sentences, at most `number`, with most unselectable tokens (at least one) in the model without scaling.
 
-    The tokens are those of the first seed, the trained weights and the first layer. A sentence is a list of pairs, one
-    for each token in order: the token's text, and whether its key is unselectable. Sentences without an unselectable
-    token are left out.
+    A sentence is a list of pairs, one for each token in order: the token's text, and whether its key is unselectable,
+    by the first seed, the trained weights and the first layer.
     """
     chosen = without_scaling(tokens)
     chosen = chosen[

@@ -1,7 +1,6 @@
 """Numbers of the majority experiment, from the tables majority_metrics and majority_vectors.
 
-A *run* is one training. An experiment may have runs at several widths and learning rates; SETTING names the columns
-that tell its settings apart, and RUN those that tell its runs apart.
+The columns SETTING tell an experiment's widths and learning rates apart, the columns RUN its training runs.
 """
 
 from collections.abc import Sequence
@@ -30,10 +29,7 @@ THRESHOLDS = (1.0, 0.5, 0.35, 0.25)
 
 
 def random_angle(dim: int) -> float:
-    """Mean angle, folded to 0..90 degrees, between a uniformly random direction and a fixed one; 72.6 for dim 8.
-
-    The angle's density on the sphere is proportional to sin(angle) ** (dim - 2).
-    """
+    """Mean angle, folded to 0..90 degrees, of a uniformly random direction in R^dim to a fixed one; 72.6 for dim 8."""
     from scipy.integrate import quad  # here, because most figures of these tables need no such angle
 
     whole = quad(lambda angle: np.sin(angle) ** (dim - 2), 0, np.pi / 2)[0]
@@ -45,20 +41,13 @@ def random_angle(dim: int) -> float:
 
 
 def early_and_last(metrics: pd.DataFrame) -> tuple[int, int]:
-    """Return two logged steps: the one nearest to the share EARLY of the longest training, and the last one.
-
-    `metrics` has rows of majority_metrics; those before training, at step 0, are not early in it.
-    """
+    """Return the logged step nearest to the share EARLY of the longest training, and the last, of majority_metrics."""
     steps = np.sort(metrics.step[metrics.step > 0].unique())
     return int(steps[np.abs(steps - EARLY * steps[-1]).argmin()]), int(steps[-1])
 
 
 def crossing(step: np.ndarray, value: np.ndarray, level: float, i: int) -> float:
-    """The step between rows i - 1 and i at which `value` crosses `level`; the step of row 0 if i is 0.
-
-    The value is taken as linear in log(1 + step): rows that are evaluated at logarithmic distances lie up to a
-    quarter of their step apart, and between rows that are close together this is linear in the step.
-    """
+    """The step between rows i - 1 and i where `value`, linear in log(1 + step), crosses `level`; step[0] if i is 0."""
     if i == 0:
         return float(step[0])
     share = (level - value[i - 1]) / (value[i] - value[i - 1]) if np.isfinite(value[i - 1]) else 1.0
@@ -71,8 +60,7 @@ def arrivals(
 ) -> pd.DataFrame:
     """Optimiser steps until a column first falls to a level or, `for_good`, from which on it is at least the level.
 
-    A row for each combination of the columns `run`, with the columns steps (NaN where the run does not get there) and
-    last_step. Between two rows of the metrics `crossing` interpolates.
+    A row for each combination of the columns `run`, with columns steps (interpolated; NaN if never) and last_step.
     """
     rows = []
     for key, part in metrics.groupby(list(run)):
@@ -87,9 +75,9 @@ def arrivals(
 
 
 def steps_to_reach(metrics: pd.DataFrame, thresholds: Sequence[float] = THRESHOLDS) -> pd.DataFrame:
-    """Optimiser steps until the test loss first falls to each threshold, for every run: see `arrivals`.
+    """Optimiser steps until the test loss first falls to each threshold, for every run.
 
-    Columns RUN, steps, last_step and test_loss (the threshold).
+    Columns RUN, steps (NaN where the run does not get there), last_step and test_loss (the threshold).
     """
     return pd.concat(
         [arrivals(metrics, RUN, "test_loss", level).assign(test_loss=level) for level in thresholds],
@@ -100,11 +88,10 @@ def steps_to_reach(metrics: pd.DataFrame, thresholds: Sequence[float] = THRESHOL
 def convergence(runs: pd.DataFrame) -> pd.DataFrame:
     """For each setting, variant and threshold: how many runs reached it, and how fast relative to layernorm.
 
-    `runs` is the result of `steps_to_reach`. Columns SETTING, variant, test_loss, runs, reached, median_steps, pairs,
-    ratio_to_layernorm, ratio_low, ratio_high. The median counts a run that does not get there as slower than all. The
-    ratio of steps is the geometric mean over the seeds that ran with both variants (`pairs`), with Student's 95 %
-    interval on its logarithm, NaN for one pair. Fewer steps than one count as one; runs that do not get there make the
-    ratio a bound, with an end that is 0 or infinite, as `estimate.log_ratio` says.
+    `runs` is the result of `steps_to_reach`. Columns SETTING, variant, test_loss (the threshold), runs, reached,
+    median_steps (runs that do not get there are slowest), pairs (seeds with both variants), ratio_to_layernorm (of
+    steps, 0 counted as 1; geometric mean over pairs), ratio_low, ratio_high (Student's 95 % interval on its logarithm,
+    NaN for one pair). Runs that do not get there make the ratio a bound, with an end of 0 or infinity.
     """
     rows = []
     for (*setting, threshold), part in runs.groupby([*SETTING, "test_loss"]):
@@ -132,8 +119,7 @@ def convergence(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def last_rows(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Return the last row of majority_metrics of every run. A run that ended before its experiment's last step, or
-    whose loss is not a number, has an infinite test loss and an accuracy of 0."""
+    """Each run's last row of majority_metrics; with infinite test loss and accuracy 0 if it diverged or ended early."""
     last = metrics.sort_values("step").groupby(RUN).tail(1)
     lost = (last.step < last.groupby("experiment").step.transform("max")) | ~np.isfinite(last.test_loss)
     return last.assign(
@@ -148,8 +134,8 @@ By = Literal["loss", "accuracy", "speed"]
 def best_rates(metrics: pd.DataFrame, by: By, loss: float | None = None) -> pd.DataFrame:
     """Return, for each run, the learning rate that the other half of its variant's seeds chooses.
 
-    See `estimate.rates_chosen_by_others`. With `by` = "speed" the steps to the test loss `loss` choose, and a run that
-    does not get there has come to nothing. `metrics` is of one experiment and width.
+    By `estimate.rates_chosen_by_others`, for one experiment and width; if `by` is "speed", by fewest steps to test loss
+    `loss`.
     """
     if by == "speed":
         runs = steps_to_reach(metrics, [loss])
@@ -163,10 +149,10 @@ def best_rates(metrics: pd.DataFrame, by: By, loss: float | None = None) -> pd.D
 def sweep(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
     """What the runs reach at each learning rate, for experiments with several, and how often each rate is best.
 
-    Columns SETTING, variant, runs, chosen (seeds for which it is the best rate of `best_rates`), test_loss,
-    test_accuracy, accuracy_low, accuracy_high (0..1, at the last step), reached (runs that reach the test loss
-    `loss`), steps, steps_low, steps_high (to that loss, geometric mean). Runs that do not reach it make `steps` a
-    lower bound, with an infinite upper end. Intervals are Student's, NaN for one run.
+    Columns SETTING, variant, runs, chosen (seeds for which `best_rates` chooses the rate), test_loss, test_accuracy,
+    accuracy_low, accuracy_high (0..1, at the last step), reached (runs that reach the test loss `loss`), steps,
+    steps_low, steps_high (to that loss, geometric mean; a lower bound, with an infinite upper end, if a run does not
+    reach it). Intervals are Student's, NaN for one run.
     """
     rows = []
     for (experiment, d_model), whole in metrics.groupby(["experiment", "d_model"]):
@@ -195,8 +181,8 @@ def sweep(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
 def costs(metrics: pd.DataFrame) -> pd.DataFrame:
     """By how much the last test accuracy of each variant lies below that of the variant scale, at each setting.
 
-    Columns SETTING, variant, pairs, test_accuracy (0..1), cost, cost_low, cost_high (percentage points, over the
-    `pairs` of runs with equal seeds). Settings without scale have no rows; its own cost is 0.
+    Columns SETTING, variant, pairs (of runs with equal seeds), test_accuracy (0..1), cost, cost_low, cost_high
+    (percentage points, over the pairs). Settings without scale have no rows.
     """
     rows = []
     for setting, runs in last_rows(metrics).groupby(SETTING):
@@ -218,10 +204,9 @@ SIZE_AND_PROJECTION = (("layernorm", "scale"), ("layernorm_small", "scale_releas
 def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
     """Effects of the attention input's size and of projection, at every setting with the variants SIZE_AND_PROJECTION.
 
-    Columns SETTING, quantity, step, effect (size, projection or interaction), pairs, mean, low, high. `quantity` is
-    steps, to the test loss `loss`, with the ratio of steps that the effect saves as a mean (geometric; its `step` is
-    null), or accuracy, in percentage points at both steps of `early_and_last`. Runs that do not reach the loss leave
-    their seed out of the first. `estimate.two_by_two` defines the effects.
+    Columns SETTING, quantity, step, effect (size, projection or interaction, see `estimate.two_by_two`), pairs, mean,
+    low, high. Of the quantity steps, the mean is the factor by which the effect divides the steps to test loss `loss`,
+    over seeds that reach it (step is null); of accuracy, percentage points at both steps of `early_and_last`.
     """
     rows = []
     for setting, runs in metrics.groupby(SETTING):
@@ -246,10 +231,10 @@ def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float) -> pd.Dat
 
 
 def query_parts(vectors: pd.DataFrame) -> pd.DataFrame:
-    """How long the queries of each run are along the ones vector, and in the hyperplane that is orthogonal to it.
+    """How long each run's queries are along the ones vector, and in the hyperplane that is orthogonal to it.
 
-    Columns variant, seed, checkpoint, along and visible: root mean squares over the queries. After a projection all
-    keys lie in the hyperplane, so that a score sees the visible part alone. `vectors` is of one setting.
+    Columns variant, seed, checkpoint, along and visible: root mean squares over queries. Projected keys lie in the
+    hyperplane, so that their scores depend on the visible part alone. `vectors` is of one setting.
     """
     queries = vectors[vectors.kind == "query"]
     matrix = np.stack(queries.vector.to_numpy())
@@ -262,10 +247,9 @@ def query_parts(vectors: pd.DataFrame) -> pd.DataFrame:
 def geometry_of_runs(vectors: pd.DataFrame, centred: bool = False) -> pd.DataFrame:
     """How flat the keys of each run lie, and how far its queries are from the normal of their plane.
 
-    Columns variant, seed, flatness, angle; a row a run. `flatness` is the keys' smallest singular value over their
-    largest (0: they lie on a plane through the origin). `angle` is the one between a query and the normal of the
-    keys' best plane, folded to 0..90 degrees, mean over the queries. With `centred` the mean of the keys is subtracted
-    before: the plane need not contain the origin. `vectors` is of one setting and checkpoint.
+    Columns variant, seed, flatness (smallest singular value of the keys over the largest; 0 on a plane through the
+    origin) and angle (of queries to the normal of the keys' best plane, folded to 0..90 degrees, mean). With `centred`
+    the keys' mean is subtracted: the plane need not contain the origin. `vectors` is of one setting and checkpoint.
     """
     rows = []
     for (variant, seed), run in vectors.groupby(["variant", "seed"]):

@@ -1,7 +1,7 @@
 """Numbers of pretrained models: how much attention keys can get and do get, and heads cut to fewer dimensions.
 
-A pair is a key of a context together with a head that it is a key of. A context is the unit of every interval: its
-keys, and the heads and layers of one model, are not independent of each other.
+A pair is a key of a context with a head that it is a key of. A context is the unit of every interval: its keys, and the
+heads and layers of one model, are not independent of each other.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.schemas import CEILING_QUANTILES, CEILING_SHARES
 
 THRESHOLDS = tuple(FRACTIONS)
-"""Shares of a query's attention that a key may reach or not. With more than half of it a key has the highest score."""
+"""Shares of a query's attention that a key may reach or not; a key with more than half has the highest score."""
 
 _PLACE = ["model", "queries", "normalised", "layer"]
 
@@ -32,8 +32,8 @@ def by_layer(ceilings: pd.DataFrame) -> pd.DataFrame:
 def below(ceilings: pd.DataFrame, threshold: float, bound: str = "upper") -> pd.DataFrame:
     """Return the per cent of (key, head) pairs that no query of a set gives the share `threshold` of its attention.
 
-    ceilings: table attention_ceilings. A row is a context, a column a model, set of queries, kind of keys and layer.
-    Only certified bounds count; with `bound` lower the pairs that no known query gives the threshold.
+    From table attention_ceilings, by its certified upper bounds; with `bound` = "lower", pairs that no known query
+    gives the threshold. A row is a context, a column a model, set of queries, kind of keys and layer.
     """
     rows = by_layer(ceilings)
     counts = rows.assign(hits=number_below(rows, threshold, bound)).groupby(["context", *_PLACE])
@@ -45,8 +45,8 @@ def shares_below(ceilings: pd.DataFrame) -> pd.DataFrame:
     """Return the per cent of (key, head) pairs that no query of a set gives a share of its attention, for THRESHOLDS.
 
     ceilings: table attention_ceilings. Columns model, queries, normalised, layer, threshold, percent (mean over
-    contexts), low, high (95 % interval over contexts; NaN for a single one), contexts and heads (numbers),
-    undecided_percent (pairs whose bounds enclose the threshold; they do not count as below).
+    contexts), low, high (95 % interval over contexts; NaN for one), contexts and heads (numbers), undecided_percent
+    (pairs, not counted, whose bounds enclose the threshold).
     """
     rows, ceilings = [], by_layer(ceilings)
     heads = (ceilings.pairs // ceilings.n_keys).groupby([ceilings[name] for name in _PLACE]).max()
@@ -64,10 +64,10 @@ def shares_below(ceilings: pd.DataFrame) -> pd.DataFrame:
 
 
 def quantiles(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """Return quantiles over a layer's (key, head) pairs of the most attention that a query of a set can give.
+    """Return quantiles, over the (key, head) pairs of a layer, of the most attention that a query of a set can give.
 
-    ceilings: table attention_ceilings. Columns model, queries, normalised, layer, quantile, ceiling (upper bounds; mean
-    over contexts of the quantile in each), low, high (95 % interval over contexts; NaN for a single one).
+    ceilings: table attention_ceilings. Columns model, queries, normalised, layer, quantile, ceiling (by upper bounds;
+    mean over contexts), low, high (95 % interval over contexts; NaN for a single one).
     """
     rows = []
     for place, part in by_layer(ceilings).groupby(_PLACE):
@@ -79,11 +79,10 @@ def quantiles(ceilings: pd.DataFrame) -> pd.DataFrame:
 def tokens_below(ceilings: pd.DataFrame) -> pd.DataFrame:
     """Return how often the keys of each token cannot get half of a query's attention, from table token_ceilings.
 
-    The queries are those behind the norm, the keys those in use, of the layer where most keys cannot. Columns model,
-    layer, token, occurrences (positions in all contexts), contexts (in which it occurs), percent (of its pairs that are
-    certified to be below; mean over these contexts), low, high (95 % interval over them; NaN for a single one), ceiling
-    (median), received (largest attention that a query of the contexts gives it). Tokens come by falling percent, then
-    by rising median.
+    The table is of queries behind the norm, in the layer where most keys cannot. Columns model, layer, token,
+    occurrences (positions in all contexts), contexts (with the token), percent (of its (key, head) pairs that are
+    certified below; mean over contexts), low, high (95 % interval over contexts; NaN for one), ceiling (median),
+    received (largest attention by a query of the contexts). Tokens come by falling percent, then by rising median.
     """
     chosen = ceilings.assign(hit=100 * (ceilings.upper < THRESHOLDS[0]))
     rows = []
@@ -102,8 +101,8 @@ def tokens_below(ceilings: pd.DataFrame) -> pd.DataFrame:
 def unselectable_in_heads(keys: pd.DataFrame, site: str, undecided: bool = False) -> pd.DataFrame:
     """Return the per cent of keys in heads that are certified unselectable: a row a context, a column a layer.
 
-    keys: table pretrained_keys, of which the rows of one site (and of one number of dimensions) among all keys of a
-    context are taken. With `undecided` the keys that the data's precision cannot decide count too.
+    keys: table pretrained_keys, with one number of dimensions at `site`, of which the rows that are not causal are
+    taken. With `undecided` the keys that the data's precision cannot decide count too.
     """
     part = keys[(keys.site == site) & ~keys.causal]
     hits = part.n_unselectable + (part.n_borderline if undecided else 0)
@@ -113,9 +112,9 @@ def unselectable_in_heads(keys: pd.DataFrame, site: str, undecided: bool = False
 def cut_heads(keys: pd.DataFrame) -> pd.DataFrame:
     """Return the per cent of unselectable keys by the number of principal components that are left of a head's keys.
 
-    keys: table pretrained_keys. Columns model, layer, dimensions (all of the head's in the last row of a layer),
-    n_keys (mean), percent (mean over contexts and heads), low, high (95 % interval over contexts; NaN for a single
-    one), contexts, undecided_percent, gaussian_percent (expected of as many Gaussian keys in as many dimensions).
+    keys: table pretrained_keys. Columns model, layer, dimensions (in a layer's last row all of the head's), n_keys
+    (mean), percent (mean over contexts and heads), low, high (95 % interval over contexts; NaN for one), contexts,
+    undecided_percent, gaussian_percent (expected of as many Gaussian keys in as many dimensions).
     """
     rows = []
     part = keys[keys.site.isin(["head_cut", "head"]) & ~keys.causal]
@@ -130,10 +129,9 @@ def cut_heads(keys: pd.DataFrame) -> pd.DataFrame:
 
 
 def ones_ratios(shares: pd.DataFrame) -> pd.DataFrame:
-    """Return shares along the ones vector with a column ratio: the share over 1/d, that along a random direction.
+    """Return `shares` with a column ratio: the share along the ones vector over 1/d, that along a random direction.
 
-    shares: table ones_share or language_model_ones_share, of which the norms of the residual stream are taken, and not
-    those of queries and keys, which have fewer dimensions.
+    shares: table ones_share or language_model_ones_share, of which only the norms of the residual stream are taken.
     """
     stream = shares[shares.dimensions == shares.groupby("model").dimensions.transform("max")]
     return stream.assign(ratio=stream.ones_share * stream.dimensions)

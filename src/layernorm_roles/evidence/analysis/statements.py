@@ -1,4 +1,4 @@
-"""Numbers of the experiments on what other documents say about LayerNorm that both a claim and a figure show."""
+"""Numbers that claims and figures share, of the experiments on what other documents say about LayerNorm."""
 
 import numpy as np
 import pandas as pd
@@ -10,8 +10,7 @@ RUN = ["placement", "depth", "learning_rate", "seed"]
 def final_losses(placement: pd.DataFrame) -> pd.DataFrame:
     """Return the final loss of every run of the experiment on pre-norm and post-norm: columns RUN and loss.
 
-    It is the mean training loss of the last tenth of the steps, infinite where a loss is not finite, so that such a run
-    counts as worse than any other.
+    It is the mean training loss of the last tenth of the steps, infinite where one of them is not finite.
     """
     steps = placement.step.max() + 1
     end = placement[placement.step >= steps - max(1, steps // 10)]
@@ -22,8 +21,8 @@ def final_losses(placement: pd.DataFrame) -> pd.DataFrame:
 def position_accuracies(probe: pd.DataFrame) -> pd.DataFrame:
     """Return the per cent of tokens whose position a linear probe of the residual stream names, from position_probe.
 
-    Columns placement, residual, trained (after training, or before), layer (before which), seed, and percent: mean over
-    the runs of a seed that did not diverge, of the deepest networks that were probed.
+    Columns placement, residual, trained (False before training), layer (before which), seed, and percent: mean over a
+    seed's runs of the deepest networks, without diverged ones.
     """
     deep = probe[probe.depth == probe.depth.max()]
     deep = deep.assign(trained=deep.step > 0, percent=100 * deep.position_accuracy).dropna(subset="percent")

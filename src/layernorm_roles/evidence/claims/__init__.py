@@ -1,8 +1,8 @@
 """The judge: every claim, its test and its verdict, from the tables of a reproduction alone.
 
-The YAML files say in words what is claimed and how it is tested, as `claim` explains. Most tests are data there:
-comparisons of `quantities`; others are functions in the module beside the file. `rules` has the thresholds and says how
-findings make a verdict.
+YAML files have the claims in words, see the module `claim`, and their tests. Most tests are data there, comparisons of
+measured quantities; others are functions in the module of the file's name. The module `rules` has the thresholds and
+says how findings make a verdict.
 """
 
 import math
@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from layernorm_roles import store
 from layernorm_roles.evidence.analysis.estimate import holm
 from layernorm_roles.evidence.claims import preregistration
 from layernorm_roles.evidence.claims.claim import Claim, claims
-from layernorm_roles.evidence.claims.comparison import Tables
+from layernorm_roles.evidence.claims.comparison import RATIO, Tables
 from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
 from layernorm_roles.provenance import joined
 from layernorm_roles.schemas import SCHEMAS
@@ -41,8 +42,8 @@ class Judged(NamedTuple):
 def judge(tables: Tables, at_the_start: Mapping[str, str] = {}, settings: Mapping[str, Any] = {}) -> Judged:
     """Return the verdict on every claim and the comparisons behind it, from the `tables` that a reproduction has.
 
-    `at_the_start` has each claim's hash of its rule when the reproduction began, and `settings` are the reproduction's
-    today. A rule whose hash is another one today was made after the data.
+    `at_the_start` has the hash of each claim's rule when the reproduction began. A rule whose hash with today's
+    `settings` of the reproduction is another one was made after the data.
     """
     today = preregistration.rule_hashes(CLAIMS, settings)
     outcomes = [(claim, claim.judge(tables)) for claim in CLAIMS]
@@ -69,15 +70,41 @@ def judge_files(
     """Write the tables `claims` and `comparisons` from the Parquet files `inputs`, by the names of their tables.
 
     Tables that no test reads are left out. `rules` is the file that `preregistration.write_rules` wrote when the
-    reproduction began, if it did, and `settings` are the reproduction's. Both files get the joined provenance of the
-    inputs: nothing is drawn at random, so equal files and code give equal bytes.
+    reproduction with these `settings` began; it may be missing. Both tables get the joined provenance of the inputs.
     """
     chosen = {name: path for name, path in inputs.items() if name in TABLES}
     provenance = joined((store.read_provenance(path) for path in chosen.values()), {})
     tables = {name: store.read(path, name) for name, path in chosen.items()}
-    judged = judge(tables, preregistration.read_rules(rules).rules, settings)
+    judged = judge(tables, preregistration.read_rules(rules), settings)
     store.write(judged.claims, "claims", out_claims, provenance)
     store.write(judged.comparisons, "comparisons", out_comparisons, provenance)
 
 
-__all__ = ["CLAIMS", "MEANINGS", "TABLES", "Claim", "Judged", "Verdict", "judge", "judge_files"]
+def on_common_scale(claims: pd.DataFrame) -> pd.DataFrame:
+    """Return table claims with its numbers in units of the effect that the source reports: 0 is none, 1 the reported.
+
+    Columns effect, low and high are of the claim's number, isolated, isolated_low and isolated_high of its control. Of
+    ratios it is the logarithms that are divided. NaN where the source gives no number, or one that means no effect.
+    """
+    names = ("effect", "low", "high", "isolated", "isolated_low", "isolated_high")
+    columns = ("measured", "ci_low", "ci_high", "control_measured", "control_low", "control_high")
+    ratios = claims.claim.isin([claim.name for claim in CLAIMS if claim.unit == RATIO])
+    numbers = claims[[*columns, "reported"]].astype(float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        numbers = numbers.where(~ratios, np.log(numbers))
+    reported = numbers.reported.where(numbers.reported != 0)
+    scaled = {name: numbers[column] / reported for name, column in zip(names, columns, strict=True)}
+    return claims.assign(**scaled)
+
+
+__all__ = [
+    "CLAIMS",
+    "MEANINGS",
+    "TABLES",
+    "Claim",
+    "Judged",
+    "Verdict",
+    "judge",
+    "judge_files",
+    "on_common_scale",
+]

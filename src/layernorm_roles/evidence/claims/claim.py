@@ -1,8 +1,8 @@
 """The class `Claim`, filled from the YAML files of this folder, and how the outcome of its test makes rows of tables.
 
-A file <module>.yaml has parts of two YAML documents: the keys of `Claim` that hold for all claims of the part, and the
-list of its claims. A claim may have `again`: a list of further claims that change some of its keys, mostly `name` and
-`of`, append `source_adds` and `statement_adds` to its source and statement, and are primary only if they say so.
+A file <module>.yaml is pairs of YAML documents: keys of `Claim` that hold for all claims of the pair, and the list of
+these claims. A claim may have `again`: a list of further claims that change some of its keys, mostly `name` and `of`,
+append `source_adds` and `statement_adds` to its source and statement, and are primary only if they say so.
 """
 
 import inspect
@@ -19,7 +19,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, PlainValidator, model_validator
 
 from layernorm_roles.evidence.analysis.estimate import LEVEL, NOTHING
-from layernorm_roles.evidence.claims import comparing, language_model, projection, rules, sizes
+from layernorm_roles.evidence.claims import comparing, language_model, projection, rules
 from layernorm_roles.evidence.claims.comparing import QUANTITIES, Number, Request, one_of
 from layernorm_roles.evidence.claims.comparison import (
     UNTRAINED,
@@ -27,32 +27,30 @@ from layernorm_roles.evidence.claims.comparison import (
     Outcome,
     Tables,
     Untestable,
+    Value,
+    require,
     sentences,
 )
 from layernorm_roles.evidence.claims.rules import Verdict
+from layernorm_roles.evidence.claims.sizes import SIZES
 from layernorm_roles.schemas import SCHEMAS
 
 TESTS = projection.TESTS | language_model.TESTS
 """The functions that test a claim where no comparisons of quantities can, by the name that the YAML files use."""
 
 GEOMETRY = "Untrained models pass this test, too: it shows what geometry gives, and nothing that is learnt."
-"""Sentence added to the reason of a claim's verdict where untrained models pass the claim's test as well."""
+"""Sentence added to the reason of a verdict where untrained models pass the claim's test as well."""
 
 
 def _function(test: Mapping[str, Any]) -> Callable[..., Outcome]:
     """Return the function of TESTS that a claim names, with its arguments; ValueError for unknown ones."""
-    names = {key: value for key, value in test.items() if key != "function"}
-    numbers = {key: comparing.number(value) for key, value in names.items() if str(value).isupper()}
-    function = TESTS[one_of(TESTS, test.get("function"), "function")]
+    given = {key: comparing.number(each) if str(each).isupper() else each for key, each in test.items()}
+    function = TESTS[one_of(TESTS, given.pop("function", None), "function")]
     try:
-        inspect.signature(function).bind({}, "", **names | numbers)
+        inspect.signature(function).bind({}, "", **given)
     except TypeError as error:
         raise ValueError(f"{function.__name__}: {error}") from None
-    return partial(function, **names | numbers)
-
-
-def _sizes(name: str) -> Callable[[Tables, str | None], str]:
-    return sizes.SIZES[one_of(sizes.SIZES, name, "sizes")]
+    return partial(function, **given)
 
 
 class Claim(BaseModel):
@@ -76,31 +74,32 @@ class Claim(BaseModel):
     statistic: str
     """In words, the measured number that the claim is judged by, with its unit."""
     unit: str = ""
-    """The unit as it is written after the measured number, such as " nats"; RATIO marks a ratio."""
+    """The unit as it is written after the measured number, such as " nats", or "×" for a ratio."""
     control: str
-    """In words, the comparisons that isolate the claimed cause, first the one whose number table claims shows."""
+    """In words, the comparisons that isolate the claimed cause, first the one whose number readers see."""
     rule: str
     """In words, what measurements must show for the claim to be reproduced, or for the statement to hold."""
     primary: bool = False
-    """Whether the claim is one of about ten named before the runs, whose p-values are corrected together."""
+    """Whether the claim is one of about ten named before the runs, whose p-values are corrected for their number."""
     of: str | None = None
     """The experiment of the majority task, or the model, that the claim is about; None if it is about whole tables."""
     also: tuple[str, ...] = ()
-    """Experiments of the majority task, or models, that the claim's test reads beside the one in `of`."""
+    """Experiments of the majority task, or models, that the claim's test reads beside `of`."""
     tables: tuple[Annotated[str, AfterValidator(partial(one_of, SCHEMAS, what="table"))], ...]
     """Names of the Parquet tables without which the claim cannot be tested."""
     compare: tuple[Request, ...] = ()
-    """The comparisons that test the claim, first that of its main number; `quantity` holds for those that name none."""
+    """The comparisons that test the claim, first that of its main number."""
     quantity: str | None = None
+    """The quantity of all comparisons that name none."""
     test: Annotated[Callable[..., Outcome], PlainValidator(_function)] | None = None
     """In place of `compare`: a function of TESTS, which the YAML entry names under `function`, with its arguments."""
-    gate: tuple[dict[str, Any], ...] = ()
-    """Trained models that must be clearly better than two baselines, or there is no verdict: arguments of
-    `language_model.gated`, where `of` is the model unless `model` is given."""
+    gate: tuple[dict[str, tuple[str, ...]], ...] = ()
+    """Variants of the model `of` that must be clearly better than two baselines, or there is no verdict: arguments
+    keys_of and losses_of of `language_model.gated`."""
     reported: Number = None
     """What the source reports for the quantity that is compared first: a number or, for a table, a list by layer."""
-    sizes: Annotated[Callable[..., str], PlainValidator(_sizes)] = _sizes("none")
-    """The function of `sizes.SIZES` that states the sizes of this reproduction beside those of the source."""
+    sizes: Annotated[str, AfterValidator(partial(one_of, SIZES, what="sizes"))] = "none"
+    """Name of the function in SIZES that states the sizes of this reproduction beside those of the source."""
     figures: tuple[str, ...] = ()
     """Names of the figures that the report shows with the claim."""
     shown: tuple[str, ...] = ()
@@ -127,22 +126,6 @@ class Claim(BaseModel):
         return entry | filled | {"compare": requests, "numbers": named | _numbers(entry)}
 
     @property
-    def words(self) -> dict[str, str]:
-        """The texts of the claim that its preregistered rule fixes, and its role, by the names of their fields."""
-        texts = ("statement", "setting", "statistic", "control", "rule", "unit", "role")
-        return {name: getattr(self, name) for name in texts}
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The experiments of the majority task and models that the claim's test reads; empty for whole tables."""
-        return (*([self.of] if self.of else []), *self.also)
-
-    @property
-    def of_paper(self) -> bool:
-        """Whether the claim is the paper's, and its test in a setting of the paper's, not in another one."""
-        return self.source.startswith("Brody") and ";" not in self.source
-
-    @property
     def role(self) -> str:
         """The claim's role in table claims: primary, exploratory or other documents."""
         if self.primary:
@@ -151,15 +134,15 @@ class Claim(BaseModel):
 
     def judge(self, tables: Tables) -> Outcome:
         """Return the outcome of the claim's test, without comparisons if `tables` lack what the test needs."""
+        missing = [name for name in self.tables if name not in tables]
         try:
-            if missing := [name for name in self.tables if name not in tables]:
-                raise Untestable(f"This run has no {' and no '.join(missing)}.parquet.")
+            require(not missing, f"This run has no {' and no '.join(missing)}.parquet.")
             if self.test:
                 outcome = self.test(tables, self.of)
             else:
                 outcome = comparing.compare(self.compare, self.reported, tables)
             for gate in self.gate:
-                outcome = language_model.gated(outcome, tables, **{"model": self.of} | gate)
+                outcome = language_model.gated(outcome, tables, self.of, **gate)
             return outcome
         except Untestable as lack:
             return Outcome((), str(lack), runs=lack.runs)
@@ -172,11 +155,12 @@ class Claim(BaseModel):
         if not self.source.startswith("Brody"):
             return rules.statement_verdict(parts, cause)
         verdict = rules.verdict(parts[0], cause, *parts[1:])
-        return verdict if self.of_paper else rules.OUR_WORDS.get(verdict, verdict)
+        elsewhere = ";" in self.source  # the paper's claim in a setting that is not the paper's
+        return rules.OUR_WORDS.get(verdict, verdict) if elsewhere else verdict
 
     def row(self, outcome: Outcome, tables: Tables) -> dict[str, Any]:
         """Return the claim's row of table `claims` for its test's `outcome`, but for p_holm and rule_fixed."""
-        nothing = Comparison("", NOTHING, outcome.runs)
+        nothing = Comparison("", Value(NOTHING, outcome.runs))
         first = (*outcome.comparisons, nothing)[0]
         controls = (row for row in outcome.comparisons if (row.role, row.unit) == ("control", first.unit))
         untrained = GEOMETRY if outcome.also_passed_by == UNTRAINED else ""
@@ -185,7 +169,7 @@ class Claim(BaseModel):
             "role": self.role,
             "source": self.source,
             "statement": sentences(self.statement, outcome.specifics),
-            "setting": sentences(self.setting, self.sizes(tables, self.of)),
+            "setting": sentences(self.setting, SIZES[self.sizes](tables, self.of)),
             "paper_value": self.paper_value,
             "statistic": self.statistic,
             **first.shown("measured", "ci_low", "ci_high"),
@@ -193,7 +177,7 @@ class Claim(BaseModel):
             "control": self.control,
             **next(controls, nothing).shown("control_measured", "control_low", "control_high"),
             "also_passed_by": outcome.also_passed_by,
-            "n_seeds": first.n_runs,
+            "n_seeds": first.value.n,
             "verdict": str(self.verdict(outcome)),
             "reason": sentences(outcome.reason, untrained),
         }
@@ -205,13 +189,13 @@ class Claim(BaseModel):
 
         A verdict that rests on effects becomes "not tested" where the correction leaves them open.
         """
+        row = {**row, "p_holm": p_holm}
         rests = row["verdict"] in rules.OF_EFFECTS and (outcome.effects or row["verdict"] == Verdict.REVERSED)
-        if not rests or p_holm < 1 - LEVEL:
-            return {**row, "p_holm": p_holm}
-        p_is = f"p is {p_holm:.2g}" if np.isfinite(p_holm) else "a bound has no p-value"
-        why = f"No verdict, because with Holm's correction for {family} primary claims {p_is}."
-        verdict = {"verdict": str(Verdict.NOT_TESTED), "reason": sentences(row["reason"], why)}
-        return {**row, "p_holm": p_holm, **verdict}
+        if rests and not p_holm < 1 - LEVEL:
+            p_is = f"p is {p_holm:.2g}" if np.isfinite(p_holm) else "a bound has no p-value"
+            why = f"No verdict, because with Holm's correction for {family} primary claims {p_is}."
+            row |= {"verdict": str(Verdict.NOT_TESTED), "reason": sentences(row["reason"], why)}
+        return row
 
     def comparisons(self, outcome: Outcome) -> Iterator[dict[str, Any]]:
         """Yield the claim's rows of table `comparisons`: one for each number that the outcome of its test compares."""
@@ -223,7 +207,7 @@ class Claim(BaseModel):
                 "statistic": row.statistic or self.statistic,
                 **row.shown("estimate", "ci_low", "ci_high"),
                 "unit": row.unit,
-                "n_runs": row.n_runs,
+                "n_runs": row.value.n,
                 "asked": row.question.words if row.question else "",
                 "met": row.met,
                 "role": row.role,
@@ -232,9 +216,8 @@ class Claim(BaseModel):
 
 def _numbers(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the test as the YAML file has it, and the values of the thresholds and reported numbers that it names."""
-    tested = {
-        key: entry[key] for key in ("compare", "quantity", "test", "gate", "reported") if entry.get(key)
-    }
+    keys = ("compare", "quantity", "test", "gate", "reported")
+    tested = {key: entry[key] for key in keys if entry.get(key)}
     words = set(re.findall(r"\w+", json.dumps(tested)))
     names = {name for name in words if name.isupper() and name in vars(rules)}
     names |= {name for each in words & QUANTITIES.keys() for name in QUANTITIES[each].thresholds}
@@ -257,9 +240,9 @@ def claims() -> Iterator[Claim]:
 
 def _with_others(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield an entry of a YAML file, and those that its key `again` derives from it."""
-    further = entry.pop("again", [])
-    yield entry
-    for changes in further:
-        adds = {key: entry[key] + changes.get(f"{key}_adds", "") for key in ("source", "statement")}
-        own = {key: value for key, value in changes.items() if not key.endswith("_adds")}
-        yield entry | {"primary": False} | adds | own
+    for changes in ({"primary": entry.get("primary", False)}, *entry.pop("again", [])):
+        derived = entry | {"primary": False} | changes
+        for key in ("source", "statement"):
+            if addition := derived.pop(f"{key}_adds", ""):
+                derived[key] += addition
+        yield derived

@@ -1,7 +1,7 @@
 """Tests of claims that YAML files give as data: which columns of a measured quantity to compare, and what to ask."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache, partial
 from typing import Annotated, Any, Literal
 
@@ -17,10 +17,10 @@ from layernorm_roles.evidence.claims.comparison import (
     UNTRAINED,
     Comparison,
     Outcome,
-    Question,
     Role,
     Tables,
     Untestable,
+    Value,
     ask,
     sentences,
 )
@@ -38,18 +38,15 @@ PASSING = {BEFORE_TRAINING: UNTRAINED, "without norm ": "the same heads without 
 
 
 def one_of(known: Collection[Any], name: Any, what: str) -> Any:
-    """Return `name`; raise ValueError, which says what (`what`) is unknown, if `name` is not among the `known` ones."""
+    """Return `name`; raise ValueError, which says `what` is named, such as "table", if it is not `known`."""
     if name not in known:
         raise ValueError(f"unknown {what} {name!r}; expected one of {', '.join(map(str, known))}")
     return name
 
 
-# Numbers
-
-
 @cache
 def reported_numbers() -> dict[str, Any]:
-    """Return the effects that the paper reports, by the names that claims give them; of its tables, a list by layer."""
+    """Return the effects that the paper reports, by their names in YAML entries; of its tables, a list by layer."""
     small, models = reported()["majority"], reported()["language_model"]
     with_projection, without = (small[v]["test_accuracy"][rules.ACCURACY_STEP] for v in PAPER_PROJECTION)
     gaps = {
@@ -68,9 +65,9 @@ def reported_numbers() -> dict[str, Any]:
 
 
 def number(given: Any) -> Any:
-    """Return the number that a claim's entry gives as such, by its name, or as a product such as "0.5 accuracy_gap".
+    """Return the number that an entry of a YAML file gives as such, by name, or as a product like "0.5 accuracy_gap".
 
-    Raises ValueError for a name that is neither a reported number nor a threshold of `rules`.
+    None stays None. Raises ValueError for a name that is neither a reported number nor a threshold of `rules`.
     """
     if not isinstance(given, str):
         return given if given is None else float(given)
@@ -82,28 +79,29 @@ def number(given: Any) -> Any:
     return values[0] if isinstance(values[0], list) else float(np.prod(values))
 
 
-# What an entry asks for
-
 Number = Annotated[Any, BeforeValidator(number)]
 """Pydantic type of a number in the entry of a claim: plain, the name of a known number, or a product of both."""
 
 
 class Request(BaseModel):
-    """A comparison that a claim asks for: of columns of a quantity, or of each that matches where a name has a *."""
+    """A comparison that a claim asks for under `compare` in its YAML entry.
+
+    Keys of the entry are these fields, but for four: `over: [a, b]` and `alone: a` give `names`, a key of ASKED gives
+    `asked` and, as its value, `number`, and `plus: [k, a, b]` is `less: [-k, a, b]`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    over: tuple[str, ...] = ()
-    """Two columns of the quantity, compared as first minus second; where the unit is ×, as a ratio by its logarithm."""
-    alone: str = ""
-    """The single column of the quantity that the claim looks at, where no two are compared by `over`."""
+    names: tuple[str] | tuple[str, str]
+    """Two columns of the quantity, compared as first minus second (where the unit is ×, as a ratio by its logarithm),
+    or a single one. A * in the name of a single column stands for any text, and each column that matches is compared.
+    """
     less: tuple[Number, str, str] | None = None
-    """(k, a, b): for each seed, k times column a minus column b is taken from the difference of `over`. The YAML key
-    `plus` means that it is added."""
+    """(k, a, b): for each seed, k times column a minus column b is taken from the difference of `names`."""
     asked: str | None = None
-    """What is asked of the estimate, as a key of ASKED, which is the YAML key as well; None if nothing is asked."""
+    """What is asked of the estimate, as a key of ASKED; None if nothing is asked."""
     number: Number = None
-    """What the estimate is held against, the value of the YAML key `asked`; a list has a number for each layer."""
+    """What the estimate is held against; a list has a number for each layer."""
     role: Role
     """Why the comparison is made, see `Role`. The claim gets no verdict where one in the role gate is not met."""
     part: int | Literal["cause", "each"] | None = None
@@ -114,16 +112,20 @@ class Request(BaseModel):
     of: str | None
     """The experiment of the majority task, or the model, whose runs are compared; None for whole tables."""
     elsewhere: bool = False
-    """Whether the comparison is of another experiment or model than the claim that asks for it."""
+    """Whether `of` is another experiment or model than that of the claim."""
     if_lacking: Literal["leave out", "cannot tell"] | None = None
     """What becomes of the comparison if a column or experiment is missing; None: the claim cannot be tested then."""
     also: Annotated[str, AfterValidator(partial(one_of, PASSING, what="value of also"))] | None = None
-    """A beginning of column names, see PASSING: table claims says so if those columns meet what is asked as well."""
+    """A beginning of column names, see PASSING: readers are told if the columns with it meet what is asked as well."""
 
     @model_validator(mode="before")
     @classmethod
     def _from_entry(cls, entry: Mapping[str, Any]) -> dict[str, Any]:
         fields = dict(entry)
+        if "alone" in fields:
+            fields["over"] = [fields.pop("alone")]
+        if "over" in fields:
+            fields["names"] = fields.pop("over")
         for kind in ASKED.keys() & fields.keys():
             fields |= {"asked": kind, "number": fields.pop(kind)}
         if "plus" in fields:
@@ -138,92 +140,72 @@ class Request(BaseModel):
         return self
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the two columns that the request compares, or of the single one that it looks at."""
-        return self.over or (self.alone,)
-
-    @property
     def columns(self) -> tuple[str, ...]:
         """The names of all columns that the request reads: those that it compares, and those of `less`."""
         return (*self.names, *(self.less[1:] if self.less else ()))
 
-    def question(self, column: str) -> Question | None:
-        """Return what is asked of a column, with its layer's number where `number` is a list; None if nothing is."""
-        if self.asked is None:
-            return None
-        by_layer = isinstance(self.number, list)
-        bound = self.number[int(column.split()[-1]) - 1] if by_layer else self.number
-        return ask(self.asked, bound, self.quantity.unit)
-
-    def comparison(self, columns: Sequence[str], **measured: Any) -> Comparison:
-        """Return the comparison of `columns` with the fields `measured`; without an estimate nothing was measured."""
-        than = " over " if self.quantity.unit == RATIO else " minus "
+    def comparison(self, columns: Sequence[str], value: Value, **fields: Any) -> Comparison:
+        """Return the comparison of `columns`, of which `value` was measured, with further `fields` of Comparison."""
+        unit, number, question = self.quantity.unit, self.number, None
+        than = " over " if unit == RATIO else " minus "
         words = than.join(columns) + (f", {self.of}" if self.elsewhere else "")
         if self.less:
             times, *others = self.less
             words += f", {'less' if times > 0 else 'plus'} {abs(times):g} times ({than.join(others)})"
-        fields = {"estimate": NOTHING, "n_runs": None, "role": self.role}
-        return Comparison(
-            words, question=self.question(columns[0]), unit=self.quantity.unit, **fields | measured
-        )
+        if self.asked:
+            if isinstance(number, list):
+                number = number[int(columns[0].split()[-1]) - 1]  # that of the column's layer
+            question = ask(self.asked, number, unit)
+        fields = {"role": self.role} | fields
+        return Comparison(words, value, question, unit=unit, **fields)
 
-    def comparisons(self, measured: Measured, beginning: str = "") -> Iterator[Comparison]:
-        """Yield the request's comparisons of what was `measured`, in the columns whose names have this `beginning`.
+    def comparisons(self, measured: Measured, beginning: str = "") -> list[Comparison]:
+        """Return the request's comparisons of what was `measured`, in the columns whose names have this `beginning`.
 
         With a beginning they count in no part of the verdict. Untestable if columns or seeds are missing.
         """
-        names = [beginning + name for name in self.names]
-        for i, columns in enumerate(
-            [names] if self.over else [[each] for each in measured.columns(names[0])]
-        ):
-            estimate, n, worst = measured.estimate(*columns, less=self.less)
-            counted = "" if self.over else measured.counted(columns[0], estimate)
-            yield self.comparison(
-                columns,
-                estimate=estimate,
-                n_runs=n,
-                worst=worst,
-                role="context" if beginning else self.role,
-                statistic=", ".join(filter(None, (self.quantity.words, counted))),
-                part=None if beginning else i if self.part == "each" else self.part,
-            )
+        names, rows = [beginning + name for name in self.names], []
+        for i, columns in enumerate([names] if names[1:] else [[each] for each in measured.columns(*names)]):
+            value = measured.value(*columns, less=self.less)
+            counts = {"role": "context"} if beginning else {"part": i if self.part == "each" else self.part}
+            statistic = ", ".join(filter(None, (self.quantity.words, value.counted)))
+            rows.append(self.comparison(columns, value, statistic=statistic, **counts))
+        return rows
 
 
 def compare(requests: Sequence[Request], reported: Any, tables: Tables) -> Outcome:
     """Return the outcome of the comparisons that a claim asks for; `reported` is the source's number, or one a layer.
 
-    The columns of one experiment or model that must be there are measured together, an optional one along with them.
+    Columns of one experiment or model that must be there are measured together, and an optional one along with them.
     """
-    measured: dict[tuple[Any, ...], Measured] = {}
-    rows, others, notes, specifics, passing = [], [], [], [], {}
+    measure = cache(lambda quantity, of, columns: quantity.measure(tables, of, columns))
+    required, rows, alike, passing = [], [], [], {}
     for each in requests:
         place = each.quantity, each.of
-        required = [own for own in requests if (own.quantity, own.of) == place and not own.if_lacking]
-        names = (name.removeprefix(BEFORE_TRAINING) for own in [*required, each] for name in own.columns)
-        columns = tuple(dict.fromkeys(names))
+        together = [own for own in requests if (own.quantity, own.of) == place and not own.if_lacking]
+        names = (name.removeprefix(BEFORE_TRAINING) for own in [*together, each] for name in own.columns)
         try:
-            if (place, columns) not in measured:
-                measured[place, columns] = each.quantity.measure(tables, each.of, columns)
-            values = measured[place, columns]
-            own = [*each.comparisons(values)]
+            measured = measure(*place, tuple(dict.fromkeys(names)))
+            own = each.comparisons(measured)
         except Untestable:
             if each.if_lacking is None:
                 raise
-            rows += [each.comparison(each.names)] if each.if_lacking == "cannot tell" else []
+            if each.if_lacking == "cannot tell":
+                rows.append(each.comparison(each.names, Value(NOTHING, None)))
             continue
         rows += own
         if not each.if_lacking:
-            notes.append(values.note)
-            specifics.append(values.specifics)
+            required.append(measured)
         if each.also:
             try:
-                alike = [*each.comparisons(values, each.also)]
+                others = each.comparisons(measured, each.also)
             except Untestable:
-                alike = []
-            others += alike
-            met = bool(alike) and all(row.met for row in own + alike)
-            passing[PASSING[each.also]] = passing.get(PASSING[each.also], True) and met
-    if count := rows[0].statistic.removeprefix(requests[0].quantity.words).removeprefix(", "):
+                others = []
+            alike += others
+            met = bool(others) and all(row.met for row in own + others)
+            passing.setdefault(PASSING[each.also], []).append(met)
+    notes = [each.note for each in required]
+    if count := rows[0].value.counted:
         notes.append(f"The number is {count}.")
     gates = [row.words for row in rows if row.role == "gate" and not row.met]
     if gates:
@@ -233,10 +215,10 @@ def compare(requests: Sequence[Request], reported: Any, tables: Tables) -> Outco
         reported = float(np.mean(reported[:layers]))  # of as many layers as there are
     known = {(row.words, row.statistic) for row in rows}
     return Outcome(
-        (*rows, *(row for row in others if (row.words, row.statistic) not in known)),
+        (*rows, *(row for row in alike if (row.words, row.statistic) not in known)),
         sentences(*dict.fromkeys(notes)),
         reported,
-        next((name for name, met in passing.items() if met), None),
-        sentences(*dict.fromkeys(specifics)),
+        next((name for name, met in passing.items() if all(met)), None),
+        sentences(*dict.fromkeys(each.specifics for each in required)),
         not_trained=bool(gates),
     )

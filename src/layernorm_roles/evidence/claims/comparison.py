@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,25 +19,31 @@ RATIO = "×"
 """The unit of comparisons that are ratios, whose estimates are logarithms."""
 
 CAUSE = "cause"
-"""Name of that part of a claim's verdict which says whether the claimed cause makes the effect."""
+"""Name of the part of a claim's verdict that says whether the claimed cause makes the effect."""
 
 Role = Literal["effect", "control", "gate", "context"]
-"""Why a number is compared. effect: it is what the claim says; control: it isolates the claimed cause; gate: it says
-whether models are trained at all; context: nothing is asked of it, and a reader wants to know it."""
+"""Why a number is compared: it is what the claim says (effect), isolates the claimed cause (control), says whether
+models are trained at all (gate), or is only shown to readers (context)."""
 
 UNTRAINED = "untrained models"
 """What table claims calls models before training, in its column `also_passed_by`."""
 
 
 class Untestable(Exception):
-    """Raised by a claim's test if a table, variant, step or seed is missing; the message is the reason in table claims.
+    """A table, variant, step or seed is missing that a claim's test needs; the message tells readers why.
 
-    `runs` is the number of runs that are there and cannot tell; 0 where the reproduction did not run what is tested.
+    `runs` is the number of runs that are there and cannot tell, 0 where the reproduction did not run what is tested.
     """
 
     def __init__(self, message: str, runs: int = 0) -> None:
         super().__init__(message)
         self.runs = runs
+
+
+def require(condition: Any, otherwise: str, runs: int = 0) -> None:
+    """Raise Untestable with the reason `otherwise` unless the condition holds; `runs` are those that cannot tell."""
+    if not condition:
+        raise Untestable(otherwise, runs)
 
 
 # What is asked of an estimate
@@ -48,53 +54,49 @@ class Question(NamedTuple):
 
     words: str
     """The question in words, such as "at least {}", with {} in place of the number that is asked."""
-    find: Callable[[Estimate, Estimate, float], Finding]
-    """The finding, as a function of the estimate, of its worst case by what proofs leave open, and of the number."""
+    find: Callable[..., Finding]
+    """Function of the estimate and the asked number and, if `open_counts`, of the worst case that proofs leave open."""
     difference: bool = False
-    """Whether only a difference from 0 can meet the question, so that a p-value of no difference belongs to it."""
+    """Whether only a difference from 0 can meet the question, so that it has a p-value of no difference."""
     share: float = 1.0
-    """The asked number over the one that an entry gives: 0.5 for half of it, 0 where the entry says "true"."""
+    """The number that is asked over the one in the YAML entry: 0.5 for half of it, 0 where the entry says "true"."""
+    open_counts: bool = False
+    """Whether cases that proofs leave open count, such as keys that may be selectable or not."""
     number: float = np.nan
-    """The number that the question holds an estimate against; for a ratio its logarithm."""
+    """The asked number; for a ratio its logarithm."""
 
 
-def _at_most(estimate: Estimate, _: Estimate, most: float) -> Finding:
-    return rules.at_most(estimate, estimate, most)
+def _worse(estimate: Estimate, least: float) -> Finding:
+    """Compare two losses: absent where both diverged in every run, so that the difference is 0."""
+    return Finding.ABSENT if estimate == (0, 0, 0) else rules.effect(estimate, least)
+
+
+def _true(condition: Any) -> Finding:
+    return Finding.SEEN if condition else Finding.ABSENT
 
 
 ASKED = {
-    # at least half of what the source reports, with an interval on its side of no effect
-    "half_of": Question("at least {}", lambda each, _, half: rules.effect(each, 2 * half), True, 0.5),
-    # the same where the rule says that a smaller effect is none
-    "half_of_or_none": Question(
-        "at least {}", lambda each, _, half: rules.half_or_none(each, 2 * half), True, 0.5
-    ),
-    "more_than": Question("more than {}", lambda each, _, least: rules.above(each, least), True),
-    "no_more_than": Question("at most {}", _at_most),
-    "below_half_of": Question("at most {}", _at_most, share=0.5),
-    "counted": Question("at most {}, undecided keys counted", rules.at_most),
-    "positive": Question("more than {}", lambda each, *_: rules.direction(each), True, 0.0),
-    "negative": Question("less than {}", lambda each, *_: rules.direction(-each), True, 0.0),
-    # a loss above another one; absent if both diverged in every run, where the difference is 0
-    "worse": Question(
-        "more than {}", lambda each, *_: Finding.ABSENT if each == (0, 0, 0) else rules.direction(each)
-    ),
-    "further_than": Question(
-        "more than {}, up or down", lambda each, _, least: rules.above(abs(each), least)
-    ),
-    "no_further_than": Question("at most {}, up or down", lambda each, *rest: _at_most(abs(each), *rest)),
-    "within_EXPONENT_of": Question(
-        f"within {rules.EXPONENT:g} of {{}}", lambda each, _, power: rules.within(each, power, rules.EXPONENT)
-    ),
-    # of the range of values in which nothing is random
-    "all_at_most": Question("all at most {}", lambda each, _, most: rules.true(each.high <= most)),
-    "all_more_than": Question("all more than {}", lambda each, _, least: rules.true(each.low > least)),
+    "half_of": Question("at least {}", rules.effect, True, 0.5),
+    "half_of_or_none": Question("at least {}", rules.half_or_none, True, 0.5),
+    "more_than": Question("more than {}", rules.above, True),
+    "no_more_than": Question("at most {}", rules.at_most),
+    "below_half_of": Question("at most {}", rules.at_most, share=0.5),
+    "counted": Question("at most {}, undecided keys counted", rules.at_most, open_counts=True),
+    "positive": Question("more than {}", rules.effect, True, 0.0),
+    "negative": Question("less than {}", lambda each, most: rules.effect(-each, most), True, 0.0),
+    "worse": Question("more than {}", _worse),
+    "further_than": Question("more than {}, up or down", lambda each, least: rules.above(abs(each), least)),
+    "no_further_than": Question("at most {}, up or down", lambda each, most: rules.at_most(abs(each), most)),
+    "within_EXPONENT_of": Question(f"within {rules.EXPONENT:g} of {{}}", rules.within_exponent),
+    # of the range of exact values, which an estimate has in place of an interval where nothing is random
+    "all_at_most": Question("all at most {}", lambda each, most: _true(each.high <= most)),
+    "all_more_than": Question("all more than {}", lambda each, least: _true(each.low > least)),
 }
 """The questions that claims can ask of an estimate, by the keys of the entries in the YAML files."""
 
 
 def ask(kind: str, number: float = 1.0, unit: str = "") -> Question:
-    """Return the question of ASKED called `kind` about `number`, which is in `unit`: a ratio, not its logarithm."""
+    """Return the question of ASKED called `kind` about `number`, which is in `unit` (a ratio, not its logarithm)."""
     question = ASKED[kind]
     asked = question.share * (np.log(number) if unit == RATIO else number)
     written = np.exp(asked) if unit == RATIO else asked
@@ -104,36 +106,55 @@ def ask(kind: str, number: float = 1.0, unit: str = "") -> Question:
 # What a test returns
 
 
+class Value(NamedTuple):
+    """A measured number with its interval, and how many cases are behind it."""
+
+    estimate: Estimate
+    n: int | None
+    """Number of runs, pairs of runs, documents or matrices behind the estimate; None if nothing was measured."""
+    worst: Estimate = NOTHING
+    """The estimate if all cases count that proofs leave open, such as keys that may be selectable or not."""
+    counted: str = ""
+    """Where the estimate is 0 or 100 per cent of all keys: how many they are, as in "0 of 147,456"."""
+
+    @classmethod
+    def mean_of(cls, values: pd.Series) -> "Value":
+        """Return the mean of `values`, one a seed, with Student's interval; NaN where there are too few for one."""
+        return cls(Estimate.of_any(values), len(values))
+
+    @classmethod
+    def range_over(cls, values: pd.Series, n: int = 1) -> "Value":
+        """Return the largest value, with the range of the values in place of an interval, where nothing is random."""
+        return cls(Estimate(float(values.max()), float(values.min()), float(values.max())), n)
+
+
 @dataclass(frozen=True)
 class Comparison:
     """A row of table comparisons: what is compared, what is measured, what is asked of it."""
 
     words: str
     """What is compared, such as "scale_released over layernorm"."""
-    estimate: Estimate
-    """The measured number, with its interval, that is compared; for a ratio its logarithm."""
-    n_runs: int | None
-    """Number of runs, pairs of runs, documents or matrices behind the estimate; None if nothing was measured."""
+    value: Value
+    """The measured number that is compared; for a ratio its logarithm."""
     question: Question | None = None
     role: Role = "effect"
     unit: str = ""
     statistic: str = ""
     """In words, what the estimate is; empty where the claim's `statistic` says it."""
     part: int | Literal["cause"] | None = None
-    """The part of the verdict in which the finding counts: 0 is the claim's own number, further numbers what else it
-    says, CAUSE its cause. None leaves it to the role: an effect counts in 0, a control in CAUSE, others in none."""
-    worst: Estimate = NOTHING
-    """The estimate if all cases count that proofs leave open, such as borderline keys as unselectable."""
+    """The part of the verdict in which the finding counts: 0 for the claim's own number, other numbers for what else
+    it says, CAUSE for its cause. None leaves it to the role: an effect counts in 0, a control in CAUSE."""
 
     @cached_property
     def finding(self) -> Finding | None:
         """What the estimate shows of what is asked: seen, smaller, absent and so on; None if nothing is asked."""
-        asked = self.question
-        return asked and asked.find(self.estimate, self.worst, asked.number)
+        if (asked := self.question) is None:
+            return None
+        return asked.find(self.value.estimate, asked.number, *[self.value.worst] * asked.open_counts)
 
     @property
     def counts_in(self) -> int | str | None:
-        """The part of the claim's verdict in which the comparison's finding counts; None if it counts in none."""
+        """The part of the claim's verdict in which the finding counts; None if it counts in none."""
         part = {"effect": 0, "control": CAUSE}.get(self.role) if self.part is None else self.part
         return part if self.question else None
 
@@ -148,8 +169,8 @@ class Comparison:
         return None if self.finding in (None, Finding.UNDECIDED) else self.finding == Finding.SEEN
 
     def shown(self, *columns: str) -> dict[str, float]:
-        """Return the estimate and the ends of its interval, a ratio as such, under the names of three `columns`."""
-        estimate = self.estimate.map(np.exp) if self.unit == RATIO else self.estimate
+        """Return the number and the ends of its interval, a ratio as such, under the names of three `columns`."""
+        estimate = self.value.estimate.map(np.exp) if self.unit == RATIO else self.value.estimate
         return dict(zip(columns, estimate, strict=True))
 
 
@@ -158,33 +179,34 @@ class Outcome:
     """What the test of a claim returns: its comparisons, and what none of them shows."""
 
     comparisons: tuple[Comparison, ...]
-    """The test's comparisons. The first is the claim's main one: table claims shows its estimate and number of runs."""
+    """The test's comparisons. The first has the claim's main number, which table claims shows."""
     reason: str = ""
+    """Sentences for readers, such as why there is no verdict."""
     reported: float | None = None
     """What the claim's source reports for the first comparison, in its unit; None if it gives no number."""
     also_passed_by: str | None = None
     """Models or keys without what the claim is about that pass its test too, such as UNTRAINED; None if none do."""
     specifics: str = ""
-    """A sentence that table `claims` appends to the claim's statement, on sizes without which it cannot be read."""
+    """A sentence to be appended to the claim's statement, on sizes without which it cannot be read."""
     not_trained: bool = False
     """Whether a gate failed, such as models that hardly beat their baselines, so that there is no verdict."""
     runs: int = 0
-    """Of a test without comparisons, the number of training runs that exist and cannot decide the claim."""
+    """Without comparisons, the number of training runs that exist and cannot decide the claim."""
 
     @property
     def effects(self) -> list[Comparison]:
-        """The comparisons that count in the verdict and show the difference from 0 that is asked for, or less of it."""
+        """The comparisons that count in the verdict and find the difference from 0 that is asked for, or less of it."""
         counted = (row for row in self.comparisons if row.counts_in is not None)
         return [row for row in counted if row.question.difference and row.there]
 
     @property
     def p(self) -> float:
-        """The largest p-value of no difference of the first comparison and of `effects`; NaN if one has none."""
+        """The largest p-value of no difference among the first comparison and `effects`; NaN if one has none."""
         rows = (*self.comparisons[:1], *self.effects)
-        return float(np.max([p_value(row.estimate, row.n_runs or 0) for row in rows] or np.nan))
+        return float(np.max([p_value(row.value.estimate, row.value.n or 0) for row in rows] or np.nan))
 
     def findings(self) -> tuple[list[Finding], Finding]:
-        """Return the findings on the parts of the verdict, and on its CAUSE: seen if nothing is asked of that."""
+        """Return the findings on the numbered parts of the verdict and on its cause, seen if nothing is asked of it."""
         parts = {row.counts_in for row in self.comparisons} - {None, CAUSE}
         *of_parts, of_cause = (
             all_of(*(row.finding for row in self.comparisons if row.counts_in == part))

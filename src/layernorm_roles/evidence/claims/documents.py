@@ -12,16 +12,14 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis import statements
 from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.comparison import Tables, Untestable
-from layernorm_roles.evidence.claims.quantities import BEFORE_TRAINING, Known, Measured, Quantity
+from layernorm_roles.evidence.claims.comparison import Tables, Value, require
+from layernorm_roles.evidence.claims.quantities import BEFORE_TRAINING, Measured, Quantity
 
 # Geometry: nothing is random but the inputs, and the ends of the estimates are the range over the sizes of a vector
 
 FROM_TORCH = "difference from torch's layer_norm, float64"
-SHAPES = {
-    "layernorm": ("layernorm, deviation from the ellipsoid", "layernorm, rank minus (n - 1)"),
-    "rmsnorm": ("rmsnorm, deviation from the sphere", "rmsnorm, rank minus n"),
-}
+LAYERNORM = ("layernorm, deviation from the ellipsoid", "layernorm, rank minus (n - 1)")
+RMSNORM = ("rmsnorm, deviation from the sphere", "rmsnorm, rank minus n")
 RADII = (
     "between eps inside and outside",
     "eps inside, away from the origin",
@@ -30,42 +28,42 @@ RADII = (
 
 
 def geometry(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return how far LayerNorm is from torch's, and its and RMSNorm's outputs from the ellipsoid or sphere claimed."""
+    """Return how far LayerNorm is from torch's, and its outputs from the ellipsoid, and RMSNorm's from the sphere, that
+    the essay claims: the largest deviation over the inputs, with its range over the sizes n of a vector.
+    """
     table = tables["geometry"]
     same = table[(table.quantity == "difference_from_torch") & (table.eps_placement == "inside")]
-    if same.empty:
-        raise Untestable("The run compares no LayerNorm with torch's.")
+    require(len(same), "The run compares no LayerNorm with torch's.")
     by_n = {FROM_TORCH: same.groupby("n").value.max()}
-    for norm, (deviation, rank) in SHAPES.items():
+    for norm, (deviation, rank) in {"layernorm": LAYERNORM, "rmsnorm": RMSNORM}.items():
         shape = table[table.input_norm.isna() & (table.norm == norm)]
-        if shape.empty:
-            raise Untestable(f"The run has no ellipsoid of {norm}.")
+        require(len(shape), f"The run has no ellipsoid of {norm}.")
         shape, projected = shape.pivot(index="n", columns="quantity", values="value"), norm == "layernorm"
         parts = shape.filter(["axes_deviation", "axes_cosine", *["centre_deviation"] * projected])
         by_n |= {deviation: parts.max(axis=1), rank: (shape["rank"] - shape.index + projected).abs()}
-    return Measured(known={name: Known.range_over(values) for name, values in by_n.items()})
+    return Measured(known={name: Value.range_over(values) for name, values in by_n.items()})
 
 
 def radius(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return differences of the radius of LayerNorm's outputs from sqrt(n), over sqrt(n), by the place of eps.
-
-    Away from the origin means inputs whose root mean square is at least CLOSE; eps is inside the root or outside it.
+    """Return how far the radius of LayerNorm's outputs is from sqrt(n), over sqrt(n), with eps inside the root and
+    outside, for inputs whose root mean square is at least CLOSE, and how far the two radii are apart for any input.
     """
     rows = tables["geometry"].query("quantity == 'radius_mean'")
     rows = rows[rows.eps == rows.eps.max()]
     radii = rows.pivot(index=["n", "input_norm"], columns="eps_placement", values="value")
-    if not {"inside", "outside"} <= set(radii):
-        raise Untestable("The run has no radius with eps inside the root and outside.")
+    require(
+        {"inside", "outside"} <= set(radii), "The run has no radius with eps inside the root and outside."
+    )
     n, length = (radii.index.get_level_values(name) for name in ("n", "input_norm"))
     away = radii[length / np.sqrt(n) >= rules.CLOSE]
     off = zip(RADII, (radii.outside - radii.inside, away.inside - 1, away.outside - 1), strict=True)
-    return Measured(known={name: Known.range_over(each.abs().groupby("n").max()) for name, each in off})
+    return Measured(known={name: Value.range_over(each.abs().groupby("n").max()) for name, each in off})
 
 
 def missed(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     """Return, by seed, the per cent of held-out variance that the best linear map of all heads' outputs misses.
 
-    A column is what stands between W_O and W_1: in the widest random blocks, in those of each width, in trained ones.
+    A column is what stands between W_O and W_1, in the widest random blocks, in those of one width or in trained ones.
     """
     means = {}
     for name, rows in tables["fusion"].groupby("arrangement"):
@@ -83,19 +81,20 @@ PLACES = {"pre": "pre-norm", "post": "post-norm", "none": "no LayerNorm"}
 
 
 def final_loss_gap(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return post-norm's final loss minus pre-norm's (nats), in deepest and shallowest networks; 0 if both diverge."""
+    """Return post-norm's final loss minus pre-norm's, in nats, in deepest and shallowest networks: a row a seed, a
+    column a learning rate or their mean. The difference is 0 if both diverge.
+    """
     losses = statements.final_losses(tables["placement"])
-    if missing := {"pre", "post"} - set(losses.placement):
-        raise Untestable(f"The run has no {' and no '.join(sorted(missing))}-norm.")
+    missing = sorted({"pre", "post"} - set(losses.placement))
+    require(not missing, f"The run has no {' and no '.join(missing)}-norm.")
     ends = losses[losses.depth.isin([losses.depth.max(), losses.depth.min()])]
     wide = ends.pivot(index=["depth", "learning_rate", "seed"], columns="placement", values="loss").dropna()
     gaps = (wide.post - wide.pre).where(np.isfinite(wide).any(axis=1), 0.0).rename("gap").reset_index()
     frames = []
     for name, depth in (("deepest", gaps.depth.max()), ("shallowest", gaps.depth.min())):
-        own = gaps[gaps.depth == depth]
-        frames.append(own.groupby("seed").gap.mean().rename(f"{name}, mean over rates"))
-        by_rate = own.pivot(index="seed", columns="learning_rate", values="gap")
-        frames.append(by_rate.rename(columns=lambda rate, name=name: f"{name}, rate {rate:g}"))
+        own = gaps[gaps.depth == depth].pivot(index="seed", columns="learning_rate", values="gap")
+        frames.append(own.mean(axis=1).rename(f"{name}, mean over rates"))
+        frames.append(own.rename(columns=lambda rate, name=name: f"{name}, rate {rate:g}"))
     number = int(np.isinf(ends.loss).sum())
     note = f"{number} of these runs diverged and count as infinitely bad." if number else ""
     return Measured(pd.concat(frames, axis=1), note=note)
@@ -104,12 +103,10 @@ def final_loss_gap(tables: Tables, _: str | None, columns: Sequence[str]) -> Mea
 def first_gradient_change(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     """Return by how many decades the first layer's gradient changes from shallowest to deepest untrained networks.
 
-    Negative where gradients vanish with depth, positive where they explode, infinite where they leave the range of
-    float32.
+    Negative where gradients vanish with depth, positive where they explode, infinite beyond the range of float32.
     """
     table = tables["untrained_gradients"]
-    if table.depth.nunique() < 2:
-        raise Untestable("The run has untrained networks of a single depth.")
+    require(table.depth.nunique() > 1, "The run has untrained networks of a single depth.")
     norms = table.pivot(index="seed", columns=["depth", "residual", "placement"], values="gradient_norm")
     with np.errstate(divide="ignore"):
         decades = np.log10(norms[table.depth.max()] / norms[table.depth.min()])
@@ -138,6 +135,11 @@ def positions(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured
 # The batch, and attention scores
 
 
+def exponents(x: str, y: str, table: pd.DataFrame) -> pd.Series:
+    """Return, for each seed, the exponent p of y ~ x^p, where `x` and `y` name columns of `table`."""
+    return pd.Series({seed: statements.exponent(part[x], part[y]) for seed, part in table.groupby("seed")})
+
+
 def change_with_the_batch(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     """Return the exponent of the change of BatchNorm's outputs over the batch size, the largest change of LayerNorm's
     outputs, and BatchNorm's changes by batch size and by padding.
@@ -145,8 +147,8 @@ def change_with_the_batch(tables: Tables, _: str | None, columns: Sequence[str])
     table = tables["batch_dependence"]
     layernorm, batchnorm = (table[table.norm == norm] for norm in ("layernorm", "batchnorm"))
     others, padded = (batchnorm[batchnorm.effect == effect] for effect in ("others", "padding"))
-    if layernorm.empty or others.batch_size.nunique() < 2:
-        raise Untestable("The run lacks a norm, or has a single batch size.")
+    both = len(layernorm) and others.batch_size.nunique() > 1
+    require(both, "The run lacks a norm, or has a single batch size.")
     by_size = others.pivot_table(index="seed", columns="batch_size", values="change")
     by_padding = padded.pivot_table(index="seed", columns="padding", values="change")
     columns = [
@@ -156,11 +158,6 @@ def change_with_the_batch(tables: Tables, _: str | None, columns: Sequence[str])
         by_padding.rename(columns="batchnorm, {:.0%} of padding".format),
     ]
     return Measured(pd.concat(columns, axis=1))
-
-
-def exponents(x: str, y: str, table: pd.DataFrame) -> pd.Series:
-    """Return, for each seed, the exponent p of y ~ x^p, where `x` and `y` name columns of `table`."""
-    return pd.Series({seed: statements.exponent(part[x], part[y]) for seed, part in table.groupby("seed")})
 
 
 def softmax(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
@@ -178,29 +175,26 @@ def softmax(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
 def score_exponents(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     """Return, by seed, the exponents over d_k of scores' mean and standard deviation, for components with mean 1."""
     ones = tables["score_scale"].query("source == 'normal_mean_1' and not divided")
-    if ones.d_k.nunique() < 2:
-        raise Untestable("The run has a single d_k.")
+    require(ones.d_k.nunique() > 1, "The run has a single d_k.")
     both = {"mean": "score_mean", "standard deviation": "score_std"}
     return Measured(pd.DataFrame({name: exponents("d_k", column, ones) for name, column in both.items()}))
 
 
 _LOSS = "final training loss, post-norm minus pre-norm, no warm-up"
 _GRADIENT = "decades by which the first layer's gradient changes with depth"
-_OF_LAYERNORM = (FROM_TORCH, *SHAPES["layernorm"])
+_ENTROPY = "entropy of attention, per cent of the largest"
+_MISSED = "variance that a single map misses"
 QUANTITIES = {
-    "geometry": Quantity(geometry, columns=_OF_LAYERNORM),
-    "sphere": Quantity(geometry, " off", columns=SHAPES["rmsnorm"]),
+    "geometry": Quantity(geometry, columns=(FROM_TORCH, *LAYERNORM)),
+    "sphere": Quantity(geometry, " off", columns=RMSNORM),
     "radius": Quantity(radius, " √n", "difference from the radius √n", RADII, ("CLOSE",)),
-    "missed_by_a_single_map": Quantity(
-        missed, " %", "variance that a single map misses", ("plain", "residual*", "norm*")
-    ),
+    "missed_by_a_single_map": Quantity(missed, " %", _MISSED, ("plain", "residual*", "norm*")),
     "final_loss_gap": Quantity(final_loss_gap, " nats", _LOSS, ("deepest, *", "shallowest, *")),
     "first_gradient_change": Quantity(first_gradient_change, " decades", _GRADIENT, ("with*",)),
-    "positions_named": Quantity(positions, " points", columns=("with *", f"{BEFORE_TRAINING}with *")),
+    "positions_named": Quantity(positions, " points", columns=("with *",)),
     "change_with_the_batch": Quantity(change_with_the_batch, columns=("batchnorm*", "layernorm, *")),
-    "softmax_at_the_largest_d_k": Quantity(
-        softmax, " %", "entropy of attention, per cent of the largest", ("entropy *",)
-    ),
+    "softmax_at_the_largest_d_k": Quantity(softmax, " %", _ENTROPY, ("entropy *",)),
     "softmax_gradient": Quantity(softmax, "", "trace of the softmax's Jacobian", ("gradient *",)),
     "score_exponents": Quantity(score_exponents, columns=("mean", "standard deviation")),
 }
+"""Quantities that claims of other documents can compare, by the names that YAML entries use."""

@@ -1,13 +1,12 @@
-"""Claims about trained language models: quantities that entries compare, other tests, and the gate of all of them.
+"""Claims about trained language models: quantities that entries compare, two other tests, and a gate.
 
 "Without scaling" is `projection`, "with" is `layernorm`. A key is unselectable if a certificate shows that no query
-gives it the highest score, and undecided if the data's precision cannot tell. Quantities and tests take the name of a
-model in the column `model` of the tables. Of a model with several learning rates each run counts at the rate that the
-other half of the seeds chooses, see `analysis.language_model.runs_at_best_rate`.
+gives it the highest score, and undecided if the data's precision cannot tell. Of a model with several learning rates
+each run counts at the rate that the other half of the seeds chooses, see `analysis.language_model.runs_at_best_rate`.
 
-Every claim about trained models passes one gate: a variant whose keys are looked at must be clearly better than the
-frequencies of tokens and than the same model without attention; where losses are compared, one of the variants must be,
-since another one may have lost what attention is worth.
+The gate keeps a claim from a verdict on models that are hardly trained. A variant whose keys are looked at must be
+clearly better than the frequencies of tokens and than the model without attention; where losses are compared, one of
+the variants must be, since another one may have lost what attention is worth.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,10 +28,11 @@ from layernorm_roles.evidence.claims.comparison import (
     Comparison,
     Outcome,
     Question,
-    Role,
     Tables,
     Untestable,
+    Value,
     ask,
+    require,
     sentences,
 )
 from layernorm_roles.evidence.claims.quantities import (
@@ -44,8 +44,7 @@ from layernorm_roles.evidence.claims.quantities import (
     refuse_rate_at_grid_end,
     steps_of,
 )
-from layernorm_roles.evidence.claims.rules import Finding, all_of
-from layernorm_roles.evidence.legends import LEGENDS, label, legend_order
+from layernorm_roles.evidence.legends import label, legend_order
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING, VARIANTS
 
 KEYS, LOSSES = "key_selectability", "language_model_metrics"
@@ -57,18 +56,17 @@ PER_CENT, POINTS, NATS = " %", " points", " nats"
 def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()) -> Measured:
     """Return a final loss of a language model in nats per token: a row a seed, a column a variant and a baseline.
 
-    The baselines are the model without attention, of equal seeds or, for a model of BASELINES, in the mean, and the
-    frequencies of tokens (`UNIGRAM`). Beside them stand the losses before training. Untestable if one of `variants` is
-    missing, or its best rate ends the grid; the model without attention may have its best rate anywhere.
+    `column` is train_loss or valid_loss. The baselines are the model without attention, of equal seeds or, for a model
+    of BASELINES, in the mean, and the frequencies of tokens (`UNIGRAM`). Beside them stand the losses before training.
+    Untestable if one of `variants` is missing, or if its best learning rate is an end of those tried.
     """
     metrics = tables[LOSSES]
     runs = models.runs_at_best_rate(metrics, model)
     for variant in (name for name in variants if name not in (NO_ATTENTION_VARIANT, UNIGRAM)):
         chosen = runs[runs.variant == variant]
-        if chosen.empty:
-            single = ((metrics.model == model) & (metrics.variant == variant)).any()
-            few = "only 1 seed, which cannot choose its own learning rate, of" if single else "no"
-            raise Untestable(f"The run has {few} {model} with {variant}.")
+        single = ((metrics.model == model) & (metrics.variant == variant)).any()
+        few = "only 1 seed, which cannot choose its own learning rate, of" if single else "no"
+        require(len(chosen), f"The run has {few} {model} with {variant}.")
         refuse_rate_at_grid_end(chosen.at_end, chosen.base_learning_rate, f"{model} with {label(variant)}")
     before = metrics[(metrics.model == model) & (metrics.step == 0)].merge(runs[models.RUN])
     last, first = (each.pivot(index="seed", columns="variant", values=column) for each in (runs, before))
@@ -93,13 +91,13 @@ def size_and_scaling(tables: Tables, model: str, variants: Sequence[str]) -> Mea
 
 
 def of_attention(column: str, tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return a measurement on attention of whole models after training, in nats per token, by seed and variant.
+    """Return a column of table language_model_attention, in nats per token, of whole trained models.
 
-    `column` is one of table language_model_attention. Variants of a single seed are left out.
+    A row is a seed, a column a variant; variants of a single seed are left out.
     """
     table = tables.get("language_model_attention")
-    if table is None or not (table.model == model).any():
-        raise Untestable(f"The run did not look at attention in {model}.")
+    measured = table is not None and (table.model == model).any()
+    require(measured, f"The run did not look at attention in {model}.")
     last = table[(table.model == model) & table.layer.isna() & (table.step == table.steps)]
     return Measured(last.pivot(index="seed", columns="variant", values=column).dropna(axis=1, thresh=2))
 
@@ -110,24 +108,22 @@ def of_attention(column: str, tables: Tables, model: str, variants: Sequence[str
 def baselines(tables: Tables, model: str, variant: str) -> Iterator[Comparison]:
     """Yield by how many nats per token a trained variant is better than two baselines, each to be more than 0.
 
-    The baselines are the model whose layers have no attention, and the frequencies of the training tokens, which a task
-    of labels lacks. The number of a baseline with fewer than two equal seeds is NaN.
+    The baselines are the model without attention, and the frequencies of the training tokens, left out if unknown.
     """
     gains = {NO_ATTENTION_VARIANT: models.worth_of_attention, UNIGRAM: models.gain_over_unigram}
     for baseline, gain in gains.items():
         seeds = gain(tables[LOSSES], model, variant)
         if len(seeds) or baseline == NO_ATTENTION_VARIANT:
-            words, better = f"{baseline} minus {variant}, {model}", Estimate.of_any(seeds)
-            yield Comparison(words, better, len(seeds), ask("positive"), "gate", NATS, _AT_END)
+            words, better = f"{baseline} minus {variant}, {model}", Value.mean_of(seeds)
+            yield Comparison(words, better, ask("positive"), "gate", NATS, _AT_END)
 
 
 def gated(
     outcome: Outcome, tables: Tables, model: str, keys_of: Sequence[str] = (), losses_of: Sequence[str] = ()
 ) -> Outcome:
-    """Return `outcome`, without a verdict unless the trained models are clearly better than both baselines.
+    """Return `outcome`, without a verdict unless trained models are clearly better than both `baselines`.
 
-    That must be so of all variants `keys_of` whose keys were looked at, and of one at least of those whose losses were
-    compared, `losses_of`.
+    All variants `keys_of`, whose keys were looked at, must be, and one of `losses_of`, whose losses were compared.
     """
     rows = {v: list(baselines(tables, model, v)) for v in dict.fromkeys((*keys_of, *losses_of))}
     better = {v for v, own in rows.items() if all(row.met for row in own)}
@@ -142,23 +138,21 @@ def gated(
 
 
 def scale_of_attention(tables: Tables, model: str) -> models.Attention:
-    """Return a model's loss without attention, and how far attention lowers it; Untestable if that is not above 0."""
+    """Return a model's loss without attention and how far attention lowers it; Untestable if it does not lower it."""
     scale = models.attention(tables[LOSSES], model)
-    if not scale.worth > 0:
-        known = "is worth nothing" if pd.notna(scale.worth) else "is not known to be worth anything"
-        words = f"In {model} attention {known}, so that no run can be said to have learnt it."
-        raise Untestable(words, runs=len(models.ends(tables[LOSSES], model)))
+    known = "is worth nothing" if pd.notna(scale.worth) else "is not known to be worth anything"
+    words = f"In {model} attention {known}, so that no run can be said to have learnt it."
+    require(scale.worth > 0, words, runs=len(models.ends(tables[LOSSES], model)))
     return scale
 
 
 def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcome:
     """Test whether models with scaling train at larger learning rates, by the ratio of the largest rates of each seed.
 
-    A run trains if it ends the share `trains` of the way from one loss down to another. With `down_to` "no_attention"
-    these are the loss of the tokens' frequencies and the one without attention; with "layernorm" the one without
-    attention and LayerNorm's at its best rate. The largest rate of a seed is known up to the next one of the grid, so
-    that the ratio is too: the interval goes from the lower end of Student's of the smallest ratios that the grid leaves
-    open to the upper end of that of the largest ones.
+    A run trains if it ends the share `trains` of the way from one loss down to another: with `down_to` "no_attention"
+    from the loss of the tokens' frequencies to the one without attention, with "layernorm" from there to LayerNorm's at
+    its best rate. A seed's largest rate is known up to the next one of the grid, which leaves open a smallest and a
+    largest ratio: the interval has the lower end of Student's of the smallest and the upper end of that of the largest.
     """
     runs = models.ends(tables[LOSSES], model)
     runs = runs[runs.steps == runs.steps.max()]
@@ -167,14 +161,13 @@ def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcom
         loss = (1 - trains) * runs.unigram_loss.mean() + trains * bare
     else:
         loss = scale_of_attention(tables, model).learnt(trains)
-    if np.isnan(loss):
-        raise Untestable(f"The run has no {model} without attention.")
+    require(not np.isnan(loss), f"The run has no {model} without attention.")
     rates = np.array([0.0, *sorted(runs.base_learning_rate.unique()), np.inf])
     runs = runs[runs.variant != NO_ATTENTION_VARIANT].assign(trains=runs.valid_loss <= loss)
     runs["rate"] = runs.base_learning_rate.where(runs.trains, 0.0)
     largest = runs.pivot_table(index="seed", columns="variant", values="rate", aggfunc="max")
-    if missing := [variant for variant in PAPER_SCALING if variant not in largest]:
-        raise Untestable(f"The run has no {model} with {' and no '.join(missing)}.")
+    missing = [variant for variant in PAPER_SCALING if variant not in largest]
+    require(not missing, f"The run has no {model} with {' and no '.join(missing)}.")
     both = largest[[*PAPER_SCALING]].dropna()
     enough(both.layernorm, f"{model} with both variants")
     above = both.apply(lambda column: rates[np.searchsorted(rates, column) + 1])
@@ -182,37 +175,33 @@ def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcom
         known, above = np.log(both), np.log(above)
         ratio = (known.layernorm - known.projection).fillna(0.0)
         least, most = known.layernorm - above.projection, above.layernorm - known.projection
-    between = Estimate(ratio.mean(), Estimate.of(least).low, Estimate.of(most).high)
-    question = ask("positive", unit=RATIO)
-    first = Comparison("layernorm over projection", between, len(both), question, unit=RATIO)
-    return Outcome((first, *_largest_rates(runs)))
-
-
-def _largest_rates(runs: pd.DataFrame) -> Iterator[Comparison]:
-    """Yield, for each variant, the largest learning rate at which all of its runs train, 0 for none."""
+    between = Value(Estimate(ratio.mean(), Estimate.of(least).low, Estimate.of(most).high), len(both))
+    rows = [Comparison("layernorm over projection", between, ask("positive", unit=RATIO), unit=RATIO)]
     words = "largest of the rates tried at which all seeds train"
-    train = runs.groupby(["variant", "base_learning_rate"], as_index=False).trains.all()
-    largest = train.base_learning_rate.where(train.trains, 0.0).groupby(train.variant).max()
+    rate_of_all = runs.pivot_table(
+        index="base_learning_rate", columns="variant", values="rate", aggfunc="min"
+    ).max()
     for variant in legend_order(runs.variant):
-        number, seeds = Estimate(largest[variant], np.nan, np.nan), runs.seed[runs.variant == variant]
-        yield Comparison(variant, number, seeds.nunique(), role="context", statistic=words)
+        seeds = runs.seed[runs.variant == variant].nunique()
+        rate = Value(Estimate(rate_of_all[variant], np.nan, np.nan), seeds)
+        rows.append(Comparison(variant, rate, role="context", statistic=words))
+    return Outcome(tuple(rows))
 
 
 def steps_to_attention(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return the steps until runs have the share TRAINS of what attention is worth to LayerNorm (validation loss)."""
+    """Return the steps until runs have the share TRAINS of what attention is worth to LayerNorm, by validation loss."""
     loss = scale_of_attention(tables, model).learnt(rules.TRAINS)
     own = tables[LOSSES][tables[LOSSES].model == model]
     run = ["variant", "seed", "base_learning_rate"]
     runs = arrivals(own[own.steps == own.steps.max()], run, "valid_loss", loss)
-    if runs.base_learning_rate.nunique() > 1:
-        raise Untestable(f"The runs of {model} have several learning rates; the claim is about one.")
-    if lacking := [variant for variant in variants if variant not in set(runs.variant)]:
-        raise Untestable(f"The run has no {model} with {lacking[0]}.")
+    single = runs.base_learning_rate.nunique() < 2
+    require(single, f"The runs of {model} have several learning rates; the claim is about one.")
+    lacking = [variant for variant in variants if variant not in set(runs.variant)]
+    require(not lacking, f"The run has no {model} with {' and no '.join(lacking)}.")
     measured = steps_of(runs, variants)
     pairs = len(measured.last_steps[[*variants]].dropna())
-    if 2 <= pairs < rules.PAIRS:  # fewer have no interval
-        of = f"{pairs} pairs of runs of {' and '.join(variants)}"
-        raise Untestable(f"The run has {of}, fewer than {rules.PAIRS}.", runs=pairs)
+    few = f"{pairs} pairs of runs of {' and '.join(variants)}, fewer than {rules.PAIRS}"
+    require(pairs < 2 or pairs >= rules.PAIRS, f"The run has {few}.", runs=pairs)  # one pair has no interval
     return measured
 
 
@@ -224,16 +213,16 @@ CAUSAL, GAUSSIAN = " causal", "Gaussian keys, "
 def of_place(
     tables: Tables, model: str, variant: str, site: str, texts: str
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield rows on a variant's keys at a site: with "" after training, with BEFORE_TRAINING before it, if any.
+    """Yield pairs of how column names begin and rows of table key_selectability on a variant's keys at a site.
 
-    The rivals of a key are all keys of its context, as in the paper; at a site that ends in CAUSAL, the keys before it.
-    Untestable if there are no rows after training. Rows are those of key_selectability.
+    Names begin with "" after training, and with BEFORE_TRAINING before it. Untestable without rows after training. The
+    rivals of a key are all keys of its context, as in the paper; at a site that ends in CAUSAL, the keys before it.
     """
     keys = tables[KEYS]
     keys = keys[(keys.model == model) & (keys.texts == texts) & (keys.variant == variant)]
     keys = keys[(keys.site == site.removesuffix(CAUSAL)) & (keys.causal == site.endswith(CAUSAL))]
-    if not (keys.checkpoint == "final").any():
-        raise Untestable(f"The run has no key verdicts of: {variant}, {site}, final, {model}, {texts}.")
+    place = f"{variant}, {site}, final, {model}, {texts}"
+    require((keys.checkpoint == "final").any(), f"The run has no key verdicts of: {place}.")
     for before, checkpoint in (("", "final"), (BEFORE_TRAINING, "initial")):
         if len(rows := keys[keys.checkpoint == checkpoint]):
             yield before, rows
@@ -242,9 +231,9 @@ def of_place(
 def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str]) -> Measured:
     """Return, for each seed, the per cent of unselectable keys of variants at sites, after training and before.
 
-    A column is named "<variant> <site>" for the mean, with ", layer 1" and so on for a layer. As many Gaussian keys as
-    those of a variant and site are in the column "Gaussian keys, <variant> <site>". Sites are those of the table
-    key_selectability, with CAUSAL for rivals that come before.
+    `texts` is "long" or "sentences". A column is named "<variant> <site>" for the mean over layers, with ", layer 1"
+    and so on for a layer, and "Gaussian keys, <variant> <site>" for what is expected of equally many Gaussian keys.
+    Sites are those of the table key_selectability, with CAUSAL for rivals that come before the key.
     """
     frames, worst, cases, specifics = [], [], {}, ""
     for place in dict.fromkeys(name.removeprefix(GAUSSIAN).split(", ")[0] for name in columns):
@@ -286,21 +275,21 @@ IN_HEADS = "keys unselectable in the heads, mean over layers and heads"
 def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
     """Test whether trained heads have about as many unselectable keys as equally many Gaussian keys have.
 
-    Each width of heads below that of the model named `model` is compared by `of_width`.
+    The heads are those of models that are like `model` but for narrower heads; each width is compared by `of_width`.
     """
     widths = narrower(tables[KEYS], model)
-    if len(widths) < 2:
-        raise Untestable(f"The run has fewer than two widths of heads below that of {model}.")
+    require(len(widths) > 1, f"The run has fewer than two widths of heads below that of {model}.")
     heads = {d: unselectable("long", tables, name, [HEAD]) for d, name in widths.items()}
     for d, name in widths.items():
         enough(heads[d].frame[HEAD], name)
     trained = [of_width(d, own, HEAD, zero) for d, own in heads.items()]
-    rows, passed_by = [beyond_gaussian(heads, "", "effect"), *trained], None
+    rows, passed_by = [beyond_gaussian(heads), *trained], None
     if all(BEFORE_TRAINING + HEAD in own.frame for own in heads.values()):
-        rows.append(beyond_gaussian(heads, BEFORE_TRAINING, "control"))
+        rows.append(beyond_gaussian(heads, BEFORE_TRAINING))
         untrained = [of_width(d, own, BEFORE_TRAINING + HEAD, zero) for d, own in heads.items()]
         passed_by = UNTRAINED if all(row.met for row in trained + untrained) else None
-    outcome = Outcome((*rows, *_among_keys_before(tables, widths)), also_passed_by=passed_by)
+    rows += [among_keys_before(tables, d, name) for d, name in widths.items()]
+    outcome = Outcome(tuple(filter(None, rows)), also_passed_by=passed_by)
     losses = tables[LOSSES]  # without attention the width of heads is no difference
     bare = losses[(losses.model == model) & (losses.variant == NO_ATTENTION_VARIANT)]
     others = losses[losses.variant != NO_ATTENTION_VARIANT]
@@ -310,50 +299,49 @@ def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
     return outcome
 
 
-def beyond_gaussian(heads: Mapping[int, Measured], before: str, role: Role) -> Comparison:
+def beyond_gaussian(heads: Mapping[int, Measured], before: str = "") -> Comparison:
     """Return by how many percentage points more keys of heads are unselectable than Gaussian keys, mean over widths."""
     beyond = {d: own.frame[before + HEAD] - own.frame[GAUSSIAN + HEAD].iloc[0] for d, own in heads.items()}
     points = enough(pd.DataFrame(beyond).dropna().mean(axis=1), "every width of heads")
     words = "heads minus Gaussian keys, mean over widths" + ", before training" * bool(before)
-    return Comparison(words, Estimate.of(points), len(points), None, role, POINTS)
+    role = "control" if before else "effect"
+    return Comparison(words, Value.mean_of(points), None, role, POINTS)
 
 
-def _among_keys_before(tables: Tables, widths: dict[int, str]) -> Iterator[Comparison]:
-    """Yield, for each width of heads, the per cent of keys that are unselectable among those up to their position."""
-    for d, name in widths.items():
-        try:
-            own = unselectable("long", tables, name, [HEAD + CAUSAL]).frame
-        except Untestable:
-            continue
-        gaussian = own[GAUSSIAN + HEAD + CAUSAL].iloc[0]
-        words = f"d_head = {d}, among the keys before them; Gaussian keys {gaussian:.3g} %"
-        percent = Estimate.of_any(own[HEAD + CAUSAL])
-        yield Comparison(words, percent, len(own), None, "context", PER_CENT, IN_HEADS)
+def among_keys_before(tables: Tables, d: int, model: str) -> Comparison | None:
+    """Return the per cent of keys in heads that are unselectable among the keys before them; None without such rows."""
+    try:
+        own = unselectable("long", tables, model, [HEAD + CAUSAL]).frame
+    except Untestable:
+        return None
+    gaussian = own[GAUSSIAN + HEAD + CAUSAL].iloc[0]
+    words = f"d_head = {d}, among the keys before them; Gaussian keys {gaussian:.3g} %"
+    return Comparison(words, Value.mean_of(own[HEAD + CAUSAL]), None, "context", PER_CENT, IN_HEADS)
 
 
 def of_width(d: int, heads: Measured, column: str, zero: float) -> Comparison:
-    """Compare the unselectable keys of heads with Gaussian keys': at least half as many, at most twice as many.
+    """Ask whether heads with `d` dimensions have at least half and at most twice as many unselectable keys as Gaussian
+    keys. Where Gaussian keys have `zero` per cent or less, heads may have none, and up to `zero` per cent.
 
-    Where Gaussian keys have at most `zero` per cent there is no least number, and `zero` is the most in any case.
     Undecided keys count as unselectable where it is asked whether there are too many.
     """
     gaussian = float(heads.frame[GAUSSIAN + HEAD].iloc[0])
-    words, least, most = f"at most {max(2 * gaussian, zero):.3g}", -np.inf, max(2 * gaussian, zero)
-    if gaussian > zero:
-        words, least = f"{words} and more than {gaussian / 2:.3g}", gaussian / 2
+    most, least = max(2 * gaussian, zero), gaussian / 2 if gaussian > zero else -np.inf
+    words = f"at most {most:.3g}" + f" and more than {least:.3g}" * (gaussian > zero)
 
-    def find(estimate: Estimate, worst: Estimate, _: float) -> Finding:
-        return all_of(rules.at_most(estimate, worst, most), rules.above(estimate, least))
+    def find(estimate: Estimate, _: float, worst: Estimate) -> rules.Finding:
+        return rules.all_of(rules.at_most(estimate, most, worst), rules.above(estimate, least))
 
-    estimate, n, worst = heads.estimate(column)
-    question = Question(words, find)
-    return Comparison(f"d_head = {d}", estimate, n, question, "effect", PER_CENT, IN_HEADS, d, worst)
+    question = Question(words, find, open_counts=True)
+    return Comparison(f"d_head = {d}", heads.value(column), question, "effect", PER_CENT, IN_HEADS, d)
 
+
+TESTS = {"stability": stability, "head_widths": head_widths}
+"""Functions that test claims about language models, by the name under `test` in language_model.yaml."""
 
 _SITES = ("before_norm", "after_norm", "after_norm_exact", "head", "head_exact", "head causal")
-_PLACES = tuple(f"{variant} {site}" for variant in LEGENDS for site in _SITES)
-_COLUMNS = (*_PLACES, *(f"{place}, layer *" for place in _PLACES))
-_COLUMNS += (*(BEFORE_TRAINING + name for name in _COLUMNS), *(GAUSSIAN + place for place in _PLACES))
+_COLUMNS = tuple(f"VARIANT {site}{of}" for site in _SITES for of in ("", ", layer *"))
+_COLUMNS += tuple(f"{GAUSSIAN}VARIANT {site}" for site in _SITES)
 _AT_END, _OF_SENTENCES = "validation loss at the end", "unselectable keys of the sentences"
 _SMALL = f"{_AT_END}, small minus large, without minus with scaling"
 _LARGEST, _HALF = "validation loss at the step of the largest gap", "steps to half of what attention is worth"
@@ -370,5 +358,4 @@ QUANTITIES = {
     "unselectable_tokens": Quantity(partial(unselectable, "sentences"), PER_CENT, _OF_SENTENCES, _COLUMNS),
     "sentences": Quantity(with_unselectable, PER_CENT),
 }
-TESTS = {"stability": stability, "head_widths": head_widths}
-"""Functions that test claims about language models, by the name under `test` in language_model.yaml."""
+"""Quantities of language models that claims can compare, by the names that YAML entries use."""

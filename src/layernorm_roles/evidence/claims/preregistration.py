@@ -1,17 +1,16 @@
 """Whether the rule of a claim was fixed before the reproduction whose data it judges.
 
-The rule of a claim is its words and numbers: statement, statistic, control, rule and unit, the comparisons that are
-asked for, the thresholds that these name, what the source reports, and the settings of the runs that the claim reads,
-with the first seed. When a reproduction begins, `write_rules` writes a hash of each rule beside the commit of the code;
-a claim whose rule has another hash when it is judged was changed after that. Code does not count: a test that holds the
-kept numbers shows whether an edit of code changed them.
+The rule of a claim is its words (WORDS), the comparisons that it asks for, the thresholds that these name, what the
+source reports, and the settings of the runs that the claim reads, with the first seed. When a reproduction begins,
+`write_rules` writes a hash of each rule beside the commit of the code; a claim whose rule has another hash when it is
+judged was changed after that. Code does not count: a test holds the numbers of the kept reproduction.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from layernorm_roles import files, plan
 from layernorm_roles.catalogue import settings_behind
@@ -20,64 +19,54 @@ from layernorm_roles.evidence.claims.claim import Claim
 NOT_OF_THE_RUNS = {"seeds_per_job", "in_one_job", "runs_per_job", "checkpoint_every"}
 """Keys of the settings that the hash of a claim's rule leaves out: how runs are shared out to processes and saved."""
 
-
-class Rules(NamedTuple):
-    """The hashes of all claims' rules when a reproduction began, with the commit of the code."""
-
-    commit: str
-    """Git commit of the code with which the reproduction began, or "unknown"."""
-    rules: dict[str, str]
-    """The hash of each claim's words, numbers and settings, by the name of the claim."""
+WORDS = ("statement", "setting", "statistic", "control", "rule", "unit", "role")
+"""Fields of a claim whose texts its preregistered rule fixes."""
 
 
 def rule_hashes(claims: Iterable[Claim], settings: Mapping[str, Any]) -> dict[str, str]:
     """Return the hash of every claim's rule, of 16 hexadecimal digits, by the claim's name.
 
-    `settings` are those of the reproduction, with the keys of config.yaml. A rule has the first seed and the settings
-    behind each table that its claim reads; where the claim names experiments or models, of them alone.
+    `settings` are those of a reproduction, with the keys of config.yaml. The settings behind each table that a claim
+    reads count, where it names experiments or models of them alone, and the first seed.
     """
     hashes = {}
     for claim in claims:
         behind = {table: _settings_of(claim, table, settings) for table in claim.tables}
         behind["first_seed"] = settings.get("first_seed")
-        rule = {"words": claim.words, "numbers": claim.numbers, "settings": behind}
+        words = {name: getattr(claim, name) for name in WORDS}
+        rule = {"words": words, "numbers": claim.numbers, "settings": behind}
         written = json.dumps(rule, sort_keys=True, default=str)
         hashes[claim.name] = hashlib.sha256(written.encode()).hexdigest()[:16]
     return hashes
 
 
 def _settings_of(claim: Claim, table: str, settings: Mapping[str, Any]) -> Any:
-    """The settings behind a table, of the experiments and models alone that the claim reads, if it names some."""
+    """Return the settings behind a table, of those experiments and models alone that the claim names, if any."""
     section = settings_behind(table, settings)
-    if isinstance(section, Mapping) and set(claim.reads) & set(section):
-        section = {part: section[part] for part in claim.reads if part in section}
+    if isinstance(section, Mapping) and (named := {claim.of, *claim.also} & set(section)):
+        section = {part: section[part] for part in named}
     return _of_the_runs(section)
 
 
 def _of_the_runs(section: Any) -> Any:
-    """Settings without the keys NOT_OF_THE_RUNS, at whatever depth."""
+    """Return settings without the keys NOT_OF_THE_RUNS, at whatever depth."""
     if not isinstance(section, Mapping):
         return section
     return {key: _of_the_runs(value) for key, value in section.items() if key not in NOT_OF_THE_RUNS}
 
 
 def write_rules(path: str | Path, claims: Iterable[Claim], settings: Mapping[str, Any], commit: str) -> None:
-    """Write `commit` and the hashes of the claims' rules as JSON to `path`, unless results lie beside it already.
-
-    Where there are results, the file, or its absence, says what was fixed before them, and stays as it is.
-    """
+    """Write `commit` and the hashes of the claims' rules as JSON to `path`, unless results lie beside it already."""
     if not plan.begun(Path(path).parent):
-        rules = Rules(commit, rule_hashes(claims, settings))
-        files.write_text(path, json.dumps(rules._asdict(), indent=1, sort_keys=True) + "\n")
+        rules = {"commit": commit, "rules": rule_hashes(claims, settings)}
+        files.write_text(path, json.dumps(rules, indent=1, sort_keys=True) + "\n")
 
 
-def read_rules(path: str | Path) -> Rules:
-    """Return the hashes that `write_rules` wrote to `path`; none if it is missing, ValueError for another file."""
+def read_rules(path: str | Path) -> dict[str, str]:
+    """Return the hashes that `write_rules` wrote to `path`, by claim; none without a file, ValueError for another."""
     if not Path(path).exists():
-        return Rules("unknown", {})
+        return {}
     written = json.loads(files.read_bytes(path))
-    if not isinstance(written, dict) or set(written) != set(Rules._fields):
-        raise ValueError(
-            f"{path}: expected the hashes of the rules of claims, with the keys commit and rules"
-        )
-    return Rules(**written)
+    if not isinstance(written, dict) or set(written) != {"commit", "rules"}:
+        raise ValueError(f"{path}: expected hashes of the rules of claims, with the keys commit and rules")
+    return written["rules"]

@@ -10,12 +10,13 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import pretrained as numbers
-from layernorm_roles.evidence.claims.comparison import RATIO, Tables, Untestable
+from layernorm_roles.evidence.claims.comparison import RATIO, Tables, require
 from layernorm_roles.evidence.claims.quantities import BEFORE_TRAINING, Measured, Quantity
 from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 
 MEAN, CUT = "mean over layers", "cut to the fewest components"
 MORE, IDLE = "without the norm minus with it", "able and idle"
+CONFINED = "queries that no norm confines"
 OVER_GAUSSIAN = f"{CUT} over Gaussian keys"
 SITES = {"head": "", "head_without_norm": "without norm "}
 """How column names begin, by the site of the keys: heads as the model uses them, and heads made without the norm."""
@@ -26,9 +27,8 @@ HALF, TENTH, _ = numbers.THRESHOLDS
 def of_model(table: pd.DataFrame, model: str) -> pd.DataFrame:
     """Return the rows of `table` on one pretrained model; Untestable if they come from fewer than two documents."""
     part = table[table.model == model]
-    if part.context.nunique() < 2:
-        documents = "one document" if len(part) else "no documents"
-        raise Untestable(f"The run has {documents} of {model}: no interval over documents.")
+    few = "one document" if len(part) else "no documents"
+    require(part.context.nunique() > 1, f"The run has {few} of {model}: no interval over documents.")
     return part
 
 
@@ -39,7 +39,7 @@ def with_mean(percents: pd.DataFrame, beginning: str = "") -> pd.DataFrame:
 
 
 def cases(number: int, columns: pd.DataFrame) -> dict[str, int]:
-    """Return how many pairs of a key and a head each column of `with_mean` covers, of `number` in all layers."""
+    """Return how many pairs of a key and a head are behind each column of `with_mean`, of `number` in all layers."""
     layers = len(columns.columns) - 1
     return {name: number if name.endswith(MEAN) else number // layers for name in columns}
 
@@ -52,16 +52,13 @@ def unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured
     """
     keys = of_model(tables["pretrained_keys"], model)
     cuts = keys[keys.site == "head_cut"]
-    if cuts.empty:
-        raise Untestable(f"The run has no heads of {model} that were cut to fewer dimensions.")
+    require(len(cuts), f"The run has no heads of {model} that were cut to fewer dimensions.")
     frames, worst, number = [], [], {}
     for site in (site for site in SITES if (keys.site == site).any()):
-        certified, counted = (
-            with_mean(numbers.unselectable_in_heads(keys, site, undecided), SITES[site])
-            for undecided in (False, True)
-        )
-        frames, worst = [*frames, certified], [*worst, counted]
-        number |= cases(int(keys[keys.site == "head"].n_keys.sum()), certified)
+        for undecided, into in ((False, frames), (True, worst)):
+            percents = numbers.unselectable_in_heads(keys, site, undecided)
+            into.append(with_mean(percents, SITES[site]))
+        number |= cases(int(keys[keys.site == "head"].n_keys.sum()), frames[-1])
     fewest, shares = cuts[cuts.dimensions == cuts.dimensions.min()], numbers.cut_heads(keys)
     cut = numbers.unselectable_in_heads(fewest, "head_cut").mean(axis=1)
     gaussian = shares[shares.dimensions == cuts.dimensions.min()].gaussian_percent.mean()
@@ -70,11 +67,11 @@ def unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured
 
 
 def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, by document, the per cent of pairs of key and head in which no query behind the norm gives the key half.
+    """Return, by document, the per cent of pairs of key and head in which no query behind the norm gives the key half
+    of its attention, by layer and in the mean over layers.
 
-    Half means half of the query's attention; columns are the layers and their mean. Beside them: what keys made without
-    the norm have more, the per cent for a tenth of the attention in the last layer, and of the pairs that could get
-    half those that do not get it from any query of their text.
+    Beside it stand by how much it is larger for keys made without the norm, the per cent for a tenth of the attention
+    in the last layer, and, of the pairs that could get half, those that get it from no query of their text.
     """
     pairs = numbers.by_layer(of_model(tables["attention_ceilings"], model))
 
@@ -82,8 +79,7 @@ def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
         share: float, normalised: str = AS_USED, queries: str = NORM, bound: str = "upper"
     ) -> pd.DataFrame:
         chosen = pairs[(pairs.queries == queries) & (pairs.normalised == normalised)]
-        if chosen.empty:
-            raise Untestable(f"The run has no ceilings for queries “{queries}” and keys “{normalised}”.")
+        require(len(chosen), f"The run has no ceilings for queries “{queries}” and keys “{normalised}”.")
         return numbers.below(chosen, share, bound).droplevel(["model", "queries", "normalised"], axis=1)
 
     used, can = below(HALF), pairs[(pairs.queries == NORM) & (pairs.normalised == AS_USED)]
@@ -91,15 +87,14 @@ def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
     number = cases(int(can.pairs.sum()), frame)
     if MORE in columns:
         frame[MORE] = (below(HALF, WITHOUT_NORM) - used).mean(axis=1)
-        frame["queries that no norm confines"] = below(HALF, queries=ANY).mean(axis=1)
+        frame[CONFINED] = below(HALF, queries=ANY).mean(axis=1)
         frame["a tenth, last layer"] = below(TENTH).iloc[:, -1]
         frame["a tenth, last layer, without the norm"] = below(TENTH, WITHOUT_NORM).iloc[:, -1]
         return Measured(frame, with_mean(below(HALF, bound="lower")), number)
     able = can.pairs - numbers.number_below(can, HALF, "lower")
     counts = can.assign(able=able).groupby("context")[["idle", "able"]].sum().astype(float)
-    if not counts.able.sum():
-        words = f"No key of {model} is certified to reach half of a query's attention."
-        raise Untestable(words, runs=len(counts))
+    words = f"No key of {model} is certified to reach half of a query's attention."
+    require(counts.able.sum(), words, runs=len(counts))
     own = pairs[pairs.queries == OWN]
     tenth = numbers.number_below(own, TENTH).groupby(own.context).sum()
     never = 100 * tenth / own.groupby("context").pairs.sum()
@@ -107,8 +102,8 @@ def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
 
 
 def along_ones(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, by document, the logarithm of a ratio: the share of norms' inputs along the ones vector, over that along
-    a random direction, for the pretrained model and one with random weights.
+    """Return, by document, log(share of the norms' inputs along the ones vector / share along a random direction), for
+    the pretrained model and for one with random weights.
     """
     ratios = numbers.ones_ratios(of_model(tables["ones_share"], model))
     names = np.where(ratios.checkpoint == "random", BEFORE_TRAINING, "") + "hidden vectors"
@@ -126,19 +121,16 @@ def attention_moved(tables: Tables, model: str, columns: Sequence[str]) -> Measu
     return Measured(100 * moved[["total_variation", "random_direction"]].mean().set_axis(MOVED, axis=1))
 
 
-_KEYS, _BELOW = "unselectable keys in the heads", "no query behind the norm gives half of its attention"
+_BELOW = "pairs of a key and a head that no query behind the norm gives half of its attention"
 _ALONG = "share along the ones vector over a random direction's"
-_TENTHS = ("never get a tenth", "a tenth, last layer*")
+_MOVED = "attention that goes to other keys, total variation"
+_BELOW_AND_MORE = (MEAN, "layer *", MORE, IDLE, CONFINED, "never get a tenth", "a tenth, last layer*")
 QUANTITIES = {
-    "unselectable_in_heads": Quantity(unselectable, " %", _KEYS, (MEAN, "layer *", CUT, OVER_GAUSSIAN)),
-    "below_half_of_attention": Quantity(
-        below_half,
-        " %",
-        f"pairs of a key and a head that {_BELOW}",
-        (MEAN, "layer *", MORE, IDLE, "queries that no norm confines", *_TENTHS),
+    "unselectable_in_heads": Quantity(
+        unselectable, " %", "unselectable keys in the heads", (MEAN, "layer *", CUT, OVER_GAUSSIAN)
     ),
-    "along_ones": Quantity(along_ones, RATIO, _ALONG, ("hidden vectors", f"{BEFORE_TRAINING}hidden vectors")),
-    "attention_moved": Quantity(
-        attention_moved, " %", "attention that goes to other keys, total variation", MOVED
-    ),
+    "below_half_of_attention": Quantity(below_half, " %", _BELOW, _BELOW_AND_MORE),
+    "along_ones": Quantity(along_ones, RATIO, _ALONG, ("hidden vectors",)),
+    "attention_moved": Quantity(attention_moved, " %", _MOVED, MOVED),
 }
+"""Quantities of pretrained models that claims can compare, by the names that YAML entries use."""

@@ -12,26 +12,11 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import NOTHING, Estimate, log_ratio, percent_over_seeds
-from layernorm_roles.evidence.claims.comparison import Untestable
+from layernorm_roles.evidence.claims.comparison import Untestable, Value, require
 from layernorm_roles.evidence.legends import LEGENDS, legend_order
 
 BEFORE_TRAINING, UNIGRAM = "untrained ", "unigram"
 """How column names begin for models before training; the column of a model that knows tokens' frequencies alone."""
-
-
-class Known(NamedTuple):
-    """An estimate that is not a mean over seeds, such as a share of matrices or the largest of exact values."""
-
-    estimate: Estimate
-    n: int
-    """The number of cases, such as random matrices or runs, behind the estimate."""
-    worst: Estimate = NOTHING
-    """The estimate if all cases count that proofs leave open; NOTHING where none is left open."""
-
-    @classmethod
-    def range_over(cls, values: pd.Series, n: int = 1) -> "Known":
-        """Return the largest value, with the range of the values in place of an interval, where nothing is random."""
-        return cls(Estimate(float(values.max()), float(values.min()), float(values.max())), n)
 
 
 @dataclass(frozen=True)
@@ -40,15 +25,13 @@ class Measured:
 
     frame: pd.DataFrame = field(default_factory=pd.DataFrame)
     worst: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """`frame` with all cases counted that proofs leave open, for those of its columns that have such cases."""
+    """Columns of `frame`, in per cent, as they are if all cases count that proofs leave open."""
     cases: Mapping[str, int] = field(default_factory=dict)
-    """Number of cases, such as keys, behind the per cents of a column, in all rows together, by the column's name."""
-    known: Mapping[str, Known] = field(default_factory=dict)
-    """Estimates by the name of a column, where they are not means over the rows of `frame`."""
+    """By the name of a column of per cents, the number of cases, such as keys, behind all of its rows together."""
+    known: Mapping[str, Value] = field(default_factory=dict)
+    """Values by the name of a column, where they are not means over the rows of `frame`."""
     last_steps: pd.DataFrame | None = None
-    """Where the values are steps until something is reached (NaN if it is not), the last step of each run."""
-    what: str = ""
-    """The words before a column's name in the message that the reproduction lacks that column."""
+    """Where the values of `frame` are steps to a goal (NaN if a run does not get there), the last step of each run."""
     note: str = ""
     """A sentence on the runs that were measured, which is added to the reason of a claim's verdict."""
     specifics: str = ""
@@ -57,14 +40,13 @@ class Measured:
     def columns(self, name: str) -> list[str]:
         """Return the columns that `name`, with * for any text, stands for; raise Untestable if there are none."""
         columns = [column for column in (*self.frame, *self.known) if fnmatchcase(column, name)]
-        if not columns:
-            raise Untestable(f"The run has no {self.what}{name.removesuffix(' *')}.")
+        require(columns, f"The run has no {name.removesuffix(' *')}.")
         return columns
 
-    def estimate(self, *names: str, less: tuple[float, str, str] | None = None) -> Known:
-        """Return the mean over rows of a column or of two columns' difference, less a multiple of such a difference.
+    def value(self, *names: str, less: tuple[float, str, str] | None = None) -> Value:
+        """Return the mean over rows of a column or of two columns' difference, or of the logarithm of a ratio of steps.
 
-        Where values are steps it is the logarithm of the ratio of two columns. Untestable with fewer than two seeds.
+        With `less`, (k, a, b), k times column a minus column b is taken from it. Untestable with fewer than two rows.
         """
         if names[0] in self.known:
             return self.known[names[0]]
@@ -74,14 +56,11 @@ class Measured:
         if less:
             values = values - less[0] * self._difference(*less[1:])
         values = enough(values.dropna(), names[-1] if names[0] == "layernorm" else names[0])
+        estimate, cases = self._mean(values, names[0]), self.cases.get(names[0])
         worst = self._mean(self.worst[names[0]], names[0]) if names[0] in self.worst else NOTHING
-        return Known(self._mean(values, names[0]), len(values), worst)
-
-    def counted(self, name: str, estimate: Estimate) -> str:
-        """Return the number of cases behind a column's 0 or 100 per cent, as in "0 of 147,456"; else nothing."""
-        if name not in self.cases or estimate.mean not in (0, 100):
-            return ""
-        return f"{self.cases[name] if estimate.mean else 0:,} of {self.cases[name]:,}"
+        none_or_all = cases is not None and len(names) == 1 and estimate.mean in (0, 100)
+        counted = f"{cases if estimate.mean else 0:,} of {cases:,}" if none_or_all else ""
+        return Value(estimate, len(values), worst, counted)
 
     def _difference(self, *names: str) -> pd.Series:
         first, *second = (self.frame[self.columns(name)[0]] for name in names)
@@ -90,8 +69,8 @@ class Measured:
     def _mean(self, values: pd.Series, name: str) -> Estimate:
         return percent_over_seeds(values, self.cases[name]) if name in self.cases else Estimate.of(values)
 
-    def _log_ratio_of_steps(self, high: str, low: str) -> Known:
-        """Untestable with fewer than two pairs of runs, or if so few of them get there that the ratio has no bound."""
+    def _log_ratio_of_steps(self, high: str, low: str) -> Value:
+        """Return the mean of log(high / low); Untestable if too few runs get to the goal for a bound of it."""
         last = self.last_steps.reindex(columns=[high, low]).dropna()
         enough(last[high], high)
         steps = self.frame.loc[last.index].clip(lower=1)
@@ -101,35 +80,31 @@ class Measured:
             lost = f"{ran[high] - there[high]} of {ran[high]} runs of {high} and {ran[low] - there[low]} of {ran[low]}"
             end = int(self.last_steps.max(axis=None))
             raise Untestable(f"{lost} of {low} do not get there in {end:,} steps.", runs=len(last))
-        return Known(ratio, len(last))
+        return Value(ratio, len(last))
 
 
 def enough(values: pd.Series, what: str) -> pd.Series:
-    """Return `values`, of which there is one a seed; raise Untestable, naming `what`, if there are fewer than two."""
-    if len(values) < 2:
-        count = f"only {len(values)} seed" if len(values) else "no run"
-        raise Untestable(f"The run has {count} of {what}: no interval over seeds.")
+    """Return `values`, one a seed; raise Untestable, which names `what` they are of, if there are fewer than two."""
+    count = f"only {len(values)} seed" if len(values) else "no run"
+    require(len(values) > 1, f"The run has {count} of {what}: no interval over seeds.")
     return values
 
 
 def refuse_rate_at_grid_end(at_end: pd.Series, rates: pd.Series, what: str) -> None:
-    """Raise Untestable if one of the chosen learning rates is the first or the last of those that were tried.
+    """Raise Untestable if one of the chosen learning `rates` of `what` is the first or the last that was tried.
 
-    Beyond the end of a grid a better rate may lie. `at_end` says so of each of the `rates` with which `what` was
-    trained.
+    Beyond the end of a grid a better rate may lie. `at_end` is a column of booleans, one a rate.
     """
     if at_end.any():
-        raise Untestable(
-            f"{what} is best at a learning rate of {rates[at_end].iloc[0]:g}, the first or last that was tried: a "
-            "better one may lie beyond.",
-            runs=len(rates),
-        )
+        best = f"{what} is best at a learning rate of {rates[at_end].iloc[0]:g}"
+        words = f"{best}, the first or last that was tried: a better one may lie beyond."
+        raise Untestable(words, runs=len(rates))
 
 
 def steps_of(runs: pd.DataFrame, variants: Sequence[str]) -> Measured:
     """Return the steps to a goal by seed and variant, with a note on the runs of `variants` that do not reach it.
 
-    `runs` has a row a run, with the columns variant, seed, steps (NaN if the goal is not reached) and last_step.
+    `runs` has a row for each run, with the columns variant, seed, steps (NaN if it does not get there) and last_step.
     """
     compared = runs[runs.variant.isin(variants)]
     number, lost = (part.variant.value_counts() for part in (compared, compared[compared.steps.isna()]))
@@ -152,13 +127,13 @@ class Quantity(NamedTuple):
     unit: str = ""
     words: str = ""
     """What the values are, for the column `statistic` of comparisons; empty where the claim's statistic says it."""
-    columns: tuple[str, ...] = ()
-    """Names of the columns that claims can compare, * for any text; if empty, the variants of the norm."""
+    columns: tuple[str, ...] = ("VARIANT",)
+    """Names of the columns that claims can compare, also after BEFORE_TRAINING; * is any text, VARIANT any norm."""
     thresholds: tuple[str, ...] = ()
-    """Names of the thresholds in `rules` that the measurement uses; they belong to the rule of a claim."""
+    """Names of the thresholds in `rules` that the measurement uses, which belong to a claim's preregistered rule."""
 
     def knows(self, name: str) -> bool:
         """Return whether `name` may be that of a column of the quantity, in the entry of a claim."""
-        if not self.columns:
-            return name.removeprefix(BEFORE_TRAINING) in {*LEGENDS, UNIGRAM}
-        return any(fnmatchcase(name, column) for column in self.columns)
+        name = name.removeprefix(BEFORE_TRAINING)
+        known = (column.replace("VARIANT", v) for column in self.columns for v in (*LEGENDS, UNIGRAM))
+        return any(fnmatchcase(name, column) for column in known)

@@ -46,14 +46,11 @@ there if it is seen or smaller, and as not there if it is absent or reversed.
     all seen                                       seen                          holds
 
 The rule of e / 2 is older than all data. The findings "smaller" and "reversed", which used to count as undecided or
-absent, were added after a look at runs with seeds below 10, and before the first run with a seed from 1,000 on. Whether
-a claim's rule is older than the data that it judges is computed, see `claims.preregistration`.
+absent, were added after a look at runs with seeds below 10, and before the first run with a seed from 1,000 on.
 """
 
 from collections.abc import Sequence
 from enum import StrEnum
-
-import numpy as np
 
 from layernorm_roles.evidence.analysis import attention_by_step
 from layernorm_roles.evidence.analysis.estimate import Estimate
@@ -78,12 +75,12 @@ HIGH_DIMENSION = 13
 
 EQUAL = 0.99
 """Attention counts as equal over the classes if its perplexity is this share of their number (1: exactly equal).
-Untrained models have about 0.90 and trained ones 0.994 or more, so that 0.9 would tell nothing. (Chosen after a look at
-trained runs, which are not those that it judges.)"""
+Untrained models have about 0.90 and trained ones 0.994 or more. (Chosen after a look at trained runs, which are not
+those that it judges.)"""
 
 NEARER = 2.0
-"""Factor by which scores' deviation must fall for attention to be nearer to equal. The slides give no number: half is
-taken as what they claim. (Chosen after a look at trained runs, which are not those that it judges.)"""
+"""Factor by which the standard deviation of attention scores must fall for attention to be nearer to equal. The paper's
+slides give no number. (Chosen after a look at trained runs, which are not those that it judges.)"""
 
 FLAT = 1e-3
 """Keys lie on a plane if their smallest singular value is at most this share of the largest. Float32 rounds a
@@ -107,13 +104,13 @@ RADIUS = 0.01
 """A vector is scaled to the radius √n if its length is within this share of √n."""
 
 TRAINS = 0.5
-"""A share of a difference of losses. A run has learnt to attend once it is this share of the way from the loss without
-attention down to LayerNorm's at its best learning rate; it trains if it ends this share of the way from the loss of the
-tokens' frequencies down to the loss without attention. Half, since runs end near one of the two losses."""
+"""A run has learnt to attend once it is this share of the way from the loss without attention down to LayerNorm's at
+its best learning rate; it trains if it ends this share of the way from the loss of the tokens' frequencies down to the
+loss without attention. Half, since runs end near one of the two losses."""
 
 PAIRS = 10
-"""Pairs of runs, at least, behind a ratio of the steps to learning to attend: runs learn it at some step or much later,
-so that Student's interval of few pairs says little."""
+"""Pairs of runs, at least, behind a ratio of the steps to learning to attend: a run learns it at some step or much
+later, so that Student's interval of few pairs says little."""
 
 ACCURATE_RATE = 0.03
 """Learning rate at which the accuracies at the end are compared. At the paper's .001 the ten runs of a norm end in two
@@ -122,14 +119,14 @@ after a look at runs with other seeds.)"""
 
 QUARTER = 0.25
 """Two things count as equal if they differ by no more than this share of the effect that their difference would have to
-explain: half of the share from which on an effect counts as as large as another one."""
+explain. It is half of the share from which on an effect counts as being as large as the reported one."""
 
 ONSET = attention_by_step.ONSET
 """Nats per token. A model attends if making all scores 0, so that queries attend equally to all keys, adds more than
 this to its loss: less than half of the gap that Figure 4 shows."""
 
 BYTES_A_TOKEN = 4.1
-"""Bytes of a token of the text's byte-level BPE, on average, by which a loss per token is that of as many bytes."""
+"""Bytes of a token of the text's byte-level BPE, on average: a loss per token over this is one per byte."""
 
 MOVED = 0.01
 """Total variation. A projection is idle if leaving it out, or adding it, moves at most this share of a query's
@@ -141,7 +138,7 @@ ATTENTION = 0.3
 
 
 class Verdict(StrEnum):
-    """The verdict on a claim, one of eight words; MEANINGS says what each word means."""
+    """The verdict on a claim. MEANINGS says what each word means."""
 
     REPRODUCED = "reproduced"
     PARTIAL = "partial"
@@ -176,7 +173,6 @@ MEANINGS: dict[Verdict, str] = {
 }
 """What each word of a verdict on a claim means, as the report tells its reader."""
 
-
 OUR_WORDS = {
     Verdict.REPRODUCED: Verdict.HOLDS,
     Verdict.NOT_REPRODUCED: Verdict.DOES_NOT_HOLD,
@@ -184,10 +180,7 @@ OUR_WORDS = {
 }
 """What a verdict on a claim of the paper is called where the claim is taken to another setting than the paper's."""
 
-
-OF_EFFECTS = frozenset(
-    {Verdict.REPRODUCED, Verdict.HOLDS, Verdict.PARTIAL, Verdict.CONFOUNDED, Verdict.REVERSED}
-)
+OF_EFFECTS = set(Verdict) - {Verdict.NOT_REPRODUCED, Verdict.DOES_NOT_HOLD, Verdict.NOT_TESTED}
 """Verdicts by which an effect, or its opposite, is there: on primary claims they need a corrected p below 5 %."""
 
 
@@ -201,41 +194,30 @@ class Finding(StrEnum):
     UNDECIDED = "undecided"
 
 
-THERE = frozenset({Finding.SEEN, Finding.SMALLER})
-"""Findings of a comparison by which the effect has the claimed direction, whatever its size."""
+THERE = {Finding.SEEN, Finding.SMALLER}
+"""Findings by which an effect has the claimed direction, whatever its size."""
 
-NOT_THERE = frozenset({Finding.ABSENT, Finding.REVERSED})
-"""Findings of a comparison by which there is no effect, or one in the opposite direction."""
+NOT_THERE = {Finding.ABSENT, Finding.REVERSED}
+"""Findings by which there is no effect, or one in the opposite direction."""
 
 
-def effect(estimate: Estimate, reported: float) -> Finding:
-    """Return whether an effect of the reported size is seen, smaller, absent, reversed or undecided.
+def effect(estimate: Estimate, least: float) -> Finding:
+    """Return whether an effect is seen, smaller than `least`, absent, reversed or undecided.
 
-    `reported` is positive: the effect that the paper reports or, for a question of ours, the smallest that matters
-    times two.
+    `least` is half of the effect that the paper reports or, for a question of ours, the smallest that matters. It is 0
+    for a statement on the sign alone, which is never absent: no interval shows that there is no effect at all.
     """
     if estimate.high < 0:
         return Finding.REVERSED
     if estimate.low > 0:
-        return Finding.SEEN if estimate.mean >= reported / 2 else Finding.SMALLER
-    return Finding.ABSENT if estimate.high < reported / 2 else Finding.UNDECIDED
+        return Finding.SEEN if estimate.mean >= least else Finding.SMALLER
+    return Finding.ABSENT if estimate.high < least else Finding.UNDECIDED
 
 
-def half_or_none(estimate: Estimate, reported: float) -> Finding:
-    """Return the finding of `effect`, with absent in place of smaller: for a rule by which less than half is none."""
-    finding = effect(estimate, reported)
+def half_or_none(estimate: Estimate, least: float) -> Finding:
+    """Return the finding of `effect`, with absent in place of smaller: for a rule by which a smaller effect is none."""
+    finding = effect(estimate, least)
     return Finding.ABSENT if finding == Finding.SMALLER else finding
-
-
-def direction(estimate: Estimate) -> Finding:
-    """Return the finding on a statement that names the sign of an effect and no number.
-
-    The effect is seen if its whole interval lies above 0, reversed if below, and undecided if the interval holds 0. It
-    is never absent, since no interval shows that there is no effect at all.
-    """
-    if estimate.low > 0:
-        return Finding.SEEN
-    return Finding.REVERSED if estimate.high < 0 else Finding.UNDECIDED
 
 
 def above(estimate: Estimate, threshold: float) -> Finding:
@@ -245,27 +227,22 @@ def above(estimate: Estimate, threshold: float) -> Finding:
     return Finding.ABSENT if estimate.high <= threshold else Finding.UNDECIDED
 
 
-def at_most(estimate: Estimate, worst: Estimate, threshold: float) -> Finding:
+def at_most(estimate: Estimate, threshold: float, worst: Estimate | None = None) -> Finding:
     """Return seen if the estimate's whole interval lies at or below `threshold`, absent if above it, else undecided.
 
-    `worst` is the estimate with the cases that proofs leave open counted as well, and has to lie there too.
+    `worst`, the estimate with the cases that proofs leave open counted as well, has to lie there too, if it is given.
     """
     if above(estimate, threshold) == Finding.SEEN:
         return Finding.ABSENT
-    return Finding.SEEN if above(worst, threshold) == Finding.ABSENT else Finding.UNDECIDED
+    return Finding.SEEN if above(worst or estimate, threshold) == Finding.ABSENT else Finding.UNDECIDED
 
 
-def within(estimate: Estimate, predicted: float, tolerance: float) -> Finding:
-    """Return seen if the whole interval is within `tolerance` of `predicted`, absent if outside it, else undecided."""
-    if max(abs(estimate.low - predicted), abs(estimate.high - predicted)) <= tolerance:
+def within_exponent(estimate: Estimate, predicted: float) -> Finding:
+    """Return seen if the whole interval is within EXPONENT of `predicted`, absent if outside it, else undecided."""
+    if max(abs(estimate.low - predicted), abs(estimate.high - predicted)) <= EXPONENT:
         return Finding.SEEN
-    outside = estimate.low > predicted + tolerance or estimate.high < predicted - tolerance
+    outside = estimate.low > predicted + EXPONENT or estimate.high < predicted - EXPONENT
     return Finding.ABSENT if outside else Finding.UNDECIDED
-
-
-def true(condition: bool | np.bool_) -> Finding:
-    """Return the finding seen if the condition holds, else absent, for a comparison in which nothing is random."""
-    return Finding.SEEN if condition else Finding.ABSENT
 
 
 def all_of(*findings: Finding) -> Finding:
@@ -273,17 +250,15 @@ def all_of(*findings: Finding) -> Finding:
 
     Seen if all are, smaller if all are there and one is smaller, reversed if all are; absent if one is not there.
     """
-    found = set(findings)
-    if found == {Finding.REVERSED}:
+    if set(findings) == {Finding.REVERSED}:
         return Finding.REVERSED
-    for finding in (Finding.ABSENT, Finding.REVERSED, Finding.UNDECIDED, Finding.SMALLER):
-        if finding in found:
-            return Finding.ABSENT if finding == Finding.REVERSED else finding
-    return Finding.SEEN
+    if NOT_THERE & set(findings):
+        return Finding.ABSENT
+    return next((each for each in (Finding.UNDECIDED, Finding.SMALLER) if each in findings), Finding.SEEN)
 
 
 def verdict(own: Finding, isolated: Finding = Finding.SEEN, *rest: Finding) -> Verdict:
-    """Return the verdict on a claim of the paper by the first table in the docstring of `rules`.
+    """Return the verdict on a claim of the paper, by the first table of verdicts in this module's docstring.
 
     `own` is the finding on the claim's number, `isolated` that on its cause, `rest` those on what else the claim says.
     """
@@ -299,7 +274,7 @@ def verdict(own: Finding, isolated: Finding = Finding.SEEN, *rest: Finding) -> V
 
 
 def statement_verdict(parts: Sequence[Finding], cause: Finding = Finding.SEEN) -> Verdict:
-    """Return the verdict on a statement of another document or a question of ours: the second table in `rules`."""
+    """Return the verdict on a statement of another document or a question of ours, from its parts and its cause."""
     found = set(parts)
     if found <= NOT_THERE:
         return Verdict.DOES_NOT_HOLD

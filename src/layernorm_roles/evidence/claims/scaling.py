@@ -1,7 +1,7 @@
 """The paper's claims about scaling that need no training: unselectable keys among random ones.
 
 A key is unselectable if a certificate shows that no query gives it the highest score, and undecided if the data's
-precision cannot tell. The unit of the intervals is the matrix.
+precision cannot tell. Intervals are over matrices of keys.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ import numpy as np
 
 from layernorm_roles.evidence.analysis.random_keys import share_of_matrices, z_scores
 from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.comparison import Tables, Untestable
-from layernorm_roles.evidence.claims.quantities import Known, Measured, Quantity
+from layernorm_roles.evidence.claims.comparison import Tables, Value, require
+from layernorm_roles.evidence.claims.quantities import Measured, Quantity
 
 MOST, HIGH, PRACTICE = "most keys in fewest dimensions", "from HIGH_DIMENSION on", "layernorm in practice"
 NORMS = ("none", "layernorm", "projection", "scale")
@@ -20,23 +20,22 @@ NORMS = ("none", "layernorm", "projection", "scale")
 def matrices(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     """Return the per cent of random matrices that have an unselectable key, with Clopper and Pearson's interval.
 
-    Columns: all numbers of keys and dimensions of a norm; without norm, most keys in fewest dimensions, and all from
-    HIGH_DIMENSION on; and LayerNorm with an eps in float32, in the fewest dimensions. Untestable if the simulation
+    Columns are norms, over all numbers of keys and dimensions; without norm, most keys in fewest dimensions, and all
+    from HIGH_DIMENSION on; and LayerNorm with an eps in float32, in the fewest dimensions. Untestable if the simulation
     contradicts the exact expectation.
     """
     table = tables["random_keys"]
     cells = {norm: table[table.norm == norm] for norm in NORMS}
     bare = cells["none"]
-    if bare.empty:
-        raise Untestable("The run has no random keys with the norm none.")
-    z = z_scores(bare).query("comparable").z.dropna()
+    require(len(bare), "The run has no random keys with the norm none.")
     if HIGH in columns:
-        if bare.d.max() < rules.HIGH_DIMENSION:
-            end = f"The run's dimensions end at {bare.d.max()}"
-            raise Untestable(f"{end}; the paper finds none from {rules.HIGH_DIMENSION} on.")
-        if len(z) and abs(z.mean()) * np.sqrt(len(z)) > rules.CONTRADICTION:
-            cells_of = f"mean z {z.mean():.2f}, {len(z)} cells"
-            raise Untestable(f"The simulation contradicts the exact expectation ({cells_of}).", runs=len(z))
+        end = f"The run's dimensions end at {bare.d.max()}"
+        high = bare.d.max() >= rules.HIGH_DIMENSION
+        require(high, f"{end}; the paper finds none from {rules.HIGH_DIMENSION} on.")
+        z = z_scores(bare).query("comparable").z.dropna()
+        contradicts = abs(z.mean()) * np.sqrt(len(z)) > rules.CONTRADICTION
+        words = f"The simulation contradicts the exact expectation (mean z {z.mean():.2f}, {len(z)} cells)."
+        require(not contradicts, words, runs=len(z))
     practice = tables.get("random_keys_precision", table.iloc[:0].assign(eps=0.0, dtype="")).query("eps > 0")
     cells |= {
         MOST: bare[(bare.n == bare.n.max()) & (bare.d == bare.d.min())],
@@ -44,11 +43,11 @@ def matrices(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
         PRACTICE: practice[(practice.d == practice.d.min()) & (practice.dtype == "float32")],
     }
     known = {
-        name: Known(share_of_matrices(of), int(of.matrices.sum()), share_of_matrices(of, undecided=True))
+        name: Value(share_of_matrices(of), int(of.matrices.sum()), share_of_matrices(of, undecided=True))
         for name, of in cells.items()
         if len(of)
     }
-    return Measured(known=known, what="random keys with the norm ")
+    return Measured(known=known)
 
 
 QUANTITIES = {
@@ -56,7 +55,8 @@ QUANTITIES = {
         matrices,
         " %",
         "matrices with an unselectable key",
-        columns=(MOST, HIGH, PRACTICE, *NORMS),
-        thresholds=("HIGH_DIMENSION", "CONTRADICTION"),
+        (MOST, HIGH, PRACTICE, *NORMS),
+        ("HIGH_DIMENSION", "CONTRADICTION"),
     )
 }
+"""Quantities of random keys that claims can compare, by the names that YAML entries use."""

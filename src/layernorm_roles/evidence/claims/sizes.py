@@ -1,5 +1,4 @@
-"""Sentences on the sizes of a reproduction beside those of the paper: the part of a claim's setting that differs
-between reproductions.
+"""Sentences on the sizes of a reproduction beside those of the paper, for the end of a claim's setting.
 
 Each function takes the tables, and the experiment or model that the claim is about, and returns a sentence, which is
 empty where the tables do not tell.
@@ -27,12 +26,10 @@ def majority(tables: Tables, experiment: str) -> str:
     table = _rows(tables, "majority_vectors", experiment=experiment) if metrics.empty else metrics
     if table.empty:
         return ""
+    sizes = f"d = {span(table.d_model)}, learning rate {span(table.base_learning_rate, 'g')}"
     steps = "" if metrics.empty else f"{metrics.step.max():,} steps, "
     runs, paper = span(table.groupby("variant").seed.nunique()), reported()["majority"]["sizes"]["runs"]
-    return (
-        f"d = {span(table.d_model)}, learning rate {span(table.base_learning_rate, 'g')}; {steps}{runs} runs of each "
-        f"variant (the paper: {paper} runs)."
-    )
+    return f"{sizes}; {steps}{runs} runs of each variant (the paper: {paper} runs)."
 
 
 def random_keys(tables: Tables, _: str | None) -> str:
@@ -53,13 +50,11 @@ def losses(tables: Tables, model: str) -> str:
         return ""
     last, runs = metrics.step.max(), span(metrics.groupby("variant").seed.nunique())
     tokens = metrics.tokens[metrics.step == last].max() / max(last, 1)
-    text = f"{last:,} steps of {tokens:,.0f} tokens, {runs} runs of each variant"
-    if model == "bert":
-        return f"{text}."
     inputs = _rows(tables, "key_selectability", model=model, site="after_norm")
     width = f"d_model = {inputs.dimensions.iloc[0]}; " if len(inputs) else ""
     there = "d_model = {d_model}, {steps:,} steps of {tokens_per_step:,} tokens, one run"
-    return f"{width}{text} (the paper: {there.format(**reported()['language_model']['sizes'])})."
+    there = there.format(**reported()["language_model"]["sizes"])
+    return f"{width}{last:,} steps of {tokens:,.0f} tokens, {runs} runs of each variant (the paper: {there})."
 
 
 def keys(tables: Tables, model: str, texts: str) -> str:
@@ -80,10 +75,8 @@ def pretrained(tables: Tables, model: str) -> str:
     table = table[table["head" if by_head else "layer"].notna()]
     heads = table["head"].nunique() if by_head else (table.pairs // table.n_keys).max()
     whole = table[table.dimensions == table.dimensions.max()]
-    return (
-        f"{model}: {table.context.nunique()} documents of {span(whole.n_keys)} tokens, {whole.layer.nunique()} layers "
-        f"of {heads} heads of {span(whole.dimensions)} dimensions."
-    )
+    documents = f"{model}: {table.context.nunique()} documents of {span(whole.n_keys)} tokens"
+    return f"{documents}, {whole.layer.nunique()} layers of {heads} heads of {span(whole.dimensions)} dimensions."
 
 
 SIZES: dict[str, Callable[..., str]] = {
@@ -95,4 +88,4 @@ SIZES: dict[str, Callable[..., str]] = {
     "sentences": partial(keys, texts="sentences"),
     "pretrained": pretrained,
 }
-"""The functions that describe sizes in a sentence, by the name that claims give under the key `sizes`."""
+"""The functions of this module by the name that the entry of a claim gives under the key `sizes`."""

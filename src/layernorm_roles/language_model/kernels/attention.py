@@ -38,16 +38,12 @@ from layernorm_roles.language_model.kernels.vectors import (
 )
 
 WORDS = 2
-"""Number of vectors of 32-bit words that one call of the random number generator Threefry gives; a word is used as two
-random numbers of 16 bits."""
+"""Vectors of 32-bit words that one call of the random generator gives; a word is used as two 16-bit numbers."""
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def empty_dropout_mask(heads: int, n: int) -> UInt16[Tensor, "heads n masks"]:
-    """An uninitialised tensor for the bits that `draw_dropout_mask` draws, for `heads` heads of n queries and n keys.
-
-    An element has the bits of one query and LANES keys; n is a multiple of LANES.
-    """
+    """An uninitialised dropout mask for n queries and n keys of each head, LANES bits an element; LANES divides n."""
     return torch.empty(heads, n, -(-n // LANES // (2 * WORDS)) * 2 * WORDS, dtype=torch.uint16)
 
 
@@ -88,7 +84,7 @@ def draw_dropout_mask(mask, first, key, threshold):
 
     A set bit means that the weight is kept, which has probability threshold / 2^16. A bit is a function of the two
     integers of `key`, of the head's number h + `first`, and of the positions of query and key. `mask` has the shape
-    (heads, n, n / LANES rounded up to a multiple of 2 * WORDS); bits of keys after the query need not be drawn.
+    (heads, n, n / LANES rounded up to a multiple of 2 * WORDS); bits of keys after the query are arbitrary.
     """
     heads, n, _ = mask.shape
     for h in range(heads):
@@ -108,7 +104,7 @@ def _drop(e, mask, i, first, stop):
 
 @inlined
 def _columns(rows, column, d, n, scale, block):
-    """The transpose of rows[:, column : column + d], times `scale`, padded as `softmax.columns` pads n tokens."""
+    """The transpose of rows[:, column : column + d], times `scale`, zero-padded to a multiple of len(block) rows."""
     out = np.zeros(((d + len(block) - 1) // len(block) * len(block), (n // LANES | 1) * LANES), np.float32)
     for i in range(len(rows)):
         for c in range(d):
@@ -126,10 +122,7 @@ def _rows(columns, d, scale, out, column):
 
 @inlined
 def _set_shifts(q, k, shift, block):
-    """Set shift[i] to a softmax shift for query i: an upper bound on its scores with the keys up to its position.
-
-    The bound is the length of q_i times that of the longest key; above SAFE_SHIFT it is replaced by the largest score.
-    """
+    """Set shift[i], the softmax's shift of query i: a bound |q_i| max |k| on its scores, or its largest score."""
     longest = ZERO
     for i in range(len(shift)):
         of_q, of_k = ZERO, ZERO
@@ -149,8 +142,8 @@ def attention_forward(qkv, mask, scale, heads, out, log_total, block):
     The last axis of qkv (batch, n, 3 d_model) has the queries of all heads, one head after another, then all keys, then
     all values; that of out (batch, n, d_model) has the heads' outputs. log_total (batch * heads, padded(n)) has a row
     for each head of each sequence; only rows heads[0] to heads[1] - 1 are computed. Attention weights whose bit in
-    `mask` (see `draw_dropout_mask`) is not set become 0, the others are multiplied by `scale`; a mask of None means no
-    dropout. `block` is `softmax.unrolled(d_head)`.
+    `mask` (see `draw_dropout_mask`) is not set become 0, the others are multiplied by `scale`; without dropout `mask`
+    is None. `block` is `softmax.unrolled(d_head)`.
     """
     n, d_model = log_total.shape[1], out.shape[2]
     d = d_model * len(qkv) // len(log_total)
@@ -184,11 +177,11 @@ def attention_forward(qkv, mask, scale, heads, out, log_total, block):
 
 @jit
 def attention_backward(qkv, mask, scale, heads, out, log_total, out_grad, qkv_grad, block):
-    """Gradient of causal attention: write the loss's gradient by qkv to qkv_grad, for heads heads[0] to heads[1] - 1.
+    """Write the loss's gradient with respect to qkv to qkv_grad, for the heads heads[0] to heads[1] - 1 of a batch.
 
-    The other arguments are those of `attention_forward`, with its results `out` and `log_total`, and the loss's
-    gradient `out_grad` by the output. If p are the attention weights of a query, the gradient by its scores is
-    p (v.out_grad - out.out_grad), where v.out_grad counts as 0 for keys that dropout removed.
+    Other arguments are those of `attention_forward`, its results `out` and `log_total`, and `out_grad`, the loss's
+    gradient with respect to `out`. If p are the attention weights of a query, the gradient with respect to its scores
+    is p (v.out_grad - out.out_grad), where v.out_grad counts as 0 for keys that dropout removed.
     """
     n, d_model = log_total.shape[1], out.shape[2]
     d = d_model * len(qkv) // len(log_total)

@@ -22,14 +22,12 @@ from layernorm_roles.language_model.kernels.vectors import (
 
 @jit
 def cross_entropy_sweep(h, w, targets, h_grad, w_grad, bound, entries, block, gradients):
-    """Compute the cross-entropy of tokens with logits h.w: returns the sum of their losses, in nats.
+    """The sum over tokens of the cross-entropy, in nats, of logits h.w; with `gradients`, also the sum's gradients.
 
-    If `gradients`, it also sets h_grad to the sum's gradient with respect to the hidden states h, and adds that with
-    respect to the weight w to w_grad; without them it takes half the time. h and h_grad have shape (d, tokens), w and
-    w_grad (d, entries), as `softmax.columns` makes them; targets (tokens,) are indices of entries; bound, of shape
-    (padded(tokens),), is at least the magnitude of every logit of a token. `block` is `softmax.unrolled(d)`.
-
-    For a group of tokens the exponentials over all entries are kept, since the weight's gradient needs their sum first.
+    h_grad is set to the gradient with respect to the hidden states h, and that with respect to the weight w is added to
+    w_grad. h and h_grad have shape (d, tokens), w and w_grad (d, entries), padded as by `softmax.columns`; targets
+    (tokens,) are indices of entries; bound (padded(tokens),) is at least the magnitude of every logit of a token.
+    `block` is `softmax.unrolled(d)`.
     """
     d, tokens = len(h), len(bound)
     tile, end = tile_columns(d), (entries + LANES - 1) // LANES * LANES

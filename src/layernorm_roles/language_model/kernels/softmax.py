@@ -1,9 +1,9 @@
 """Loops of softmaxes over inner products, of which the CPU kernels for attention and cross-entropy consist.
 
-The inner products are scores of queries and keys, or logits of hidden states and vocabulary entries; the names here are
-those of attention. The loops work on TOGETHER queries and a tile (a range of columns) of keys: `exponentials` computes
-exp(score - shift), `add_means` sums the values weighted by these, `add_outer` adds to the keys' gradients. Arrays have
-a row for each feature and a column for each token, as `columns` makes them, so that the loops run along rows.
+The products are scores of queries and keys, or logits of hidden states and vocabulary entries; names are those of
+attention. The loops work on TOGETHER queries and a tile (a range of columns) of keys: `exponentials` takes the
+exponentials of shifted scores, `add_means` sums the values weighted by them, `add_outer` adds to the keys' gradients.
+Arrays have a row for each feature and a column for each token, so that the loops run along rows.
 """
 
 from jaxtyping import Float
@@ -36,15 +36,14 @@ from layernorm_roles.language_model.kernels.vectors import (
 SAFE_SHIFT = 40.0
 """Largest bound on |score| that is used as the softmax's shift: exp(-2 * 40) is still a normal float32 number."""
 BLOCKS = (2, 4, 8)
-"""Numbers of features that a block, over which the compiled loops are unrolled, may have; see `features`."""
+"""The possible sizes of a block, the number of features over which a compiled loop is unrolled."""
 
 
 def columns(t: Float[Tensor, "*more n d"]) -> Float[Tensor, "*more rows columns"]:
-    """Transpose matrices of n tokens by d features to the layout of the kernels, padded with zeros.
+    """Transpose matrices of n tokens by d features to the kernels' layout, a row for each feature, padded with zeros.
 
-    The rows, one for each feature, are padded to whole blocks (see `features`), the columns to at least `padded(n)`. A
-    row takes an odd number of cache lines: in rows of 4,096 bytes, elements of one column would evict each other from
-    the first-level cache.
+    Rows are padded to whole blocks (see `features`), columns to at least `padded(n)`. A row takes an odd number of
+    cache lines: in rows of 4,096 bytes, elements of one column would evict each other from the first-level cache.
     """
     *more, n, d = t.shape
     block = features(d)
@@ -59,24 +58,18 @@ def padded(n: int) -> int:
 
 
 def features(d: int) -> int:
-    """The number of features in a block, for vectors of d features: the smallest of BLOCKS that is at least d, or 8.
-
-    More than 8 features are processed as several blocks of 8.
-    """
+    """The number of features in a block, for vectors of d features: the smallest of BLOCKS that is at least d, or 8."""
     return next((block for block in BLOCKS if block >= d), BLOCKS[-1])
 
 
 def unrolled(d: int) -> tuple[int, ...]:
-    """The argument `block` of the kernels for d features: a tuple with as many zeros as a block has features.
-
-    numba unrolls loops over a block, because a tuple's length is part of its type.
-    """
+    """A tuple of as many zeros as a block has features, for d features: numba unrolls loops by a tuple's length."""
     return (0,) * features(d)
 
 
 @inlined
 def tile_columns(d):
-    """The number of columns in a tile: as many as make `d` rows fill a third of a 48 KB cache, from 64 up to 512."""
+    """The number of keys in a tile: as many as let `d` rows fill a third of a 48 KB cache, from 64 up to 512."""
     return min(512, max(64, 4096 // d // LANES * LANES))
 
 
@@ -111,10 +104,7 @@ def exponentials(q, i, k, first, stop, seen, more, start, e, origin, totals, blo
 
 @inlined
 def add_means(e, v, first, stop, origin, sums):
-    """Add to `sums`, for each query g and feature c, the sum of e[g, j - origin] v[c, j] over `first` <= j < `stop`.
-
-    `mean_of` reads the sum from there.
-    """
+    """Add to `sums`, for each query g and feature c, the sum of e[g, j - origin] v[c, j] over `first` <= j < `stop`."""
     for c in range(0, len(v), 2):
         total = load_tile(sums[c // 2], 0, 0, BOTH)
         for j in range(first, stop, LANES):
@@ -124,7 +114,7 @@ def add_means(e, v, first, stop, origin, sums):
 
 @inlined
 def mean_of(sums, g, c):
-    """The sum that `add_means` accumulated in `sums` for query g and feature c."""
+    """The sum over keys, for query g and feature c, that `add_means` has stored in `sums`."""
     return lane_sum(load(sums[c // 2], 2 * g + c % 2, 0))
 
 

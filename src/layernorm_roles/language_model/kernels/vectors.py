@@ -1,8 +1,7 @@
 """A numba type for SIMD vectors of LANES float32 numbers, and the vector operations of which the CPU kernels consist.
 
 With explicit vectors LLVM need not find out what can be vectorised, it splits them on processors with shorter ones, and
-the order of sums is equal on all processors. A tuple of vectors, such as a tile (vectors of several rows of an array),
-is kept in registers.
+sums have one order on all processors. A tuple of vectors, such as a tile (of several rows), is kept in registers.
 """
 
 from collections.abc import Callable
@@ -79,7 +78,6 @@ class Code:
         return self.builder.fadd(self.builder.fmul(a, b, flags=_FUSED), c, flags=_FUSED)
 
     def plus(self, x: ir.Value, n: int) -> ir.Value:
-        """The LLVM integer x + n."""
         return self.builder.add(x, x.type(n))
 
 
@@ -158,10 +156,7 @@ def splat(write, x):
 
 @instruction(_first)
 def exp(write, x):
-    """exp of each vector in the tuple x, whose numbers must be <= 0, to 3 units in the last place.
-
-    Below -87 the result is exp(-87).
-    """
+    """exp of each vector in the tuple x of numbers <= 0, to 3 units in the last place; below -87 it is exp(-87)."""
     return [write_exp(write.builder, member, quick=True) for member in x]
 
 
@@ -183,7 +178,7 @@ def splats(write, numbers, i, like):
 
 
 def _member_by_member(combine: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) -> Callable:
-    """A function for kernels that combines two tuples of vectors member by member."""
+    """Makes a function for kernels that applies `combine` to two tuples of vectors, member by member."""
 
     @instruction(_first)
     def function(write, x, y):
@@ -199,7 +194,7 @@ times = _member_by_member(lambda builder, x, y: builder.fmul(x, y, flags=_FUSED)
 
 
 def _folded(combine: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) -> Callable:
-    """A function for kernels that reduces a vector to one number by combining its halves again and again."""
+    """Makes a function for kernels that reduces a vector to one number: `combine` halves it again and again."""
 
     @instruction(types.float32)
     def fold(write, x):
@@ -228,10 +223,7 @@ def load(write, a, row, column):
 
 @instruction(_first)
 def add_dots(write, sums, a, i, b, row, j, block):
-    """The vectors sums[g] + sum over c of a[row + c, i + g] times the vector of `b` that begins at (row + c, j).
-
-    c runs from 0 up to the number of members of `block`.
-    """
+    """The vectors sums[g] + sum over c < len(block) of a[row + c, i + g] b[row + c, j : j + LANES], for every g."""
     for c in range(len(block)):
         vector = b.load(write.plus(row, c), j)
         weights = (write.splat(a.element(write.plus(row, c), write.plus(i, g))) for g in range(len(sums)))
@@ -241,10 +233,7 @@ def add_dots(write, sums, a, i, b, row, j, block):
 
 @instruction(_first)
 def add_means_of(write, sums, vectors, v, row, j, block):
-    """The vectors sums[g * B + c] + vectors[g] times the vector of `v` that begins at (row + c, j), for 0 <= c < B.
-
-    B is the number of members of `block`.
-    """
+    """The vectors sums[g * B + c] + vectors[g] v[row + c, j : j + LANES] for all g and c < B, with B = len(block)."""
     values = [v.load(write.plus(row, c), j) for c in range(len(block))]
     products = ((x, y) for x in vectors for y in values)
     return [write.multiply_add(x, y, total) for (x, y), total in zip(products, sums, strict=True)]
@@ -252,10 +241,7 @@ def add_means_of(write, sums, vectors, v, row, j, block):
 
 @instruction(types.none)
 def add_products(write, vectors, weights, query, a, row, column, like):
-    """Add sum over g of vectors[g] times weights[r, query + g] to the vector of `a` that begins at (r, column).
-
-    This is done for as many rows r, from `row` on, as `like` has members.
-    """
+    """Add sum over g of vectors[g] weights[r, query + g] to a[r, column:][:LANES] in len(like) rows r from `row` on."""
     for c in range(len(like)):
         place = write.plus(row, c)
         total = a.load(place, column)
@@ -280,10 +266,7 @@ def store_tile(write, vectors, a, i, j):
 
 @instruction(_first)
 def where(write, vectors, mask, row, column):
-    """The tuple `vectors` with 0 in the lanes that a dropout mask removes.
-
-    Lane l of vectors[g] is kept if bit l of the integer mask[row + g, column] is set.
-    """
+    """The tuple `vectors`, with 0 in lane l of vectors[g] unless bit l of mask[row + g, column] is set (dropout)."""
     chosen = []
     for g, x in enumerate(vectors):
         bits = write.builder.bitcast(

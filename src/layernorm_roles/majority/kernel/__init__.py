@@ -12,15 +12,10 @@ norm2, and other letters those of `LossParameters`:
     l = E r                                             logits, tied readout
     loss = sum_bc n_bc (log sum_k exp l_k - l_label) / tokens
 
-The embeddings after the norm before attention are arguments, so nothing here knows the norm; A and u are computed from
-them. Gradients are with respect to each field of `LossParameters`; that of the embedding covers the residual stream and
-the readout.
-
-How it is fast: pairs of one class are taken in blocks of `BLOCK`, an array has a row for each feature and a column for
-each pair, rows begin where a cache line does, and every inner loop runs along a row, so that LLVM vectorises it. How it
-is exact: sums over pairs are in the parameters' dtype within a block and in float64 across blocks; what is done once a
-batch is in float64. It uses one thread, so that the number of threads changes no result. The first call ever compiles
-(about 20 s); numba keeps the result on disk.
+The embeddings after the norm before attention are arguments, and gradients are with respect to all arguments. Pairs of
+one class are taken in blocks of `BLOCK`. An array has a row for each feature and a column for each pair, and every
+inner loop runs along a row, so that LLVM vectorises it. Sums over pairs are in the parameters' dtype within a block and
+in float64 across blocks; what is done once a batch is in float64. The first call ever compiles (about 20 s).
 """
 
 from layernorm_roles.majority.kernel.gradient import flat_gradient, loss_and_gradients, loss_only

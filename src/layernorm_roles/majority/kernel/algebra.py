@@ -1,7 +1,6 @@
 """What the majority task's CPU kernel computes once a batch, in float64: attention between classes, and its gradients.
 
-It prepares the arrays with which pairs of a sequence and a class are computed, and takes their gradients back to the
-parameters. For C classes and width d the cost is of order C^2 d, small beside that of the pairs.
+For C classes and width d the cost is of order C^2 d, small beside that of the pairs of a sequence and a class.
 """
 
 import math
@@ -15,26 +14,23 @@ from layernorm_roles.majority.parameters import LossParameters
 
 
 class ClassAttention(NamedTuple):
-    """Queries, keys, values and attention weights between the majority task's classes, regardless of their counts."""
+    """Queries, keys, values and attention weights of the majority task's classes (kinds of token), a row for each."""
 
     q: Float[np.ndarray, "C d"]
-    """Queries of the classes (kinds of token), a row for each; scores are q.k / sqrt(d)."""
     k: Float[np.ndarray, "C d"]
-    """Keys of the classes (kinds of token), a row for each."""
     v: Float[np.ndarray, "C d"]
-    """Values of the classes (kinds of token), a row for each, before attention's output matrix W_o."""
+    """Values of the classes before attention's output matrix W_o."""
     a: Float[np.ndarray, "C C"]
     """A, the unnormalised attention of the query's class (row) to the key's class (column)."""
     u: Float[np.ndarray, "C d"]
-    """Values of the classes (kinds of token), a row for each, after attention's output matrix W_o."""
+    """Values of the classes after attention's output matrix W_o."""
 
 
 @inlined
 def parameters_in(flat, classes, d, f):
     """A `LossParameters` of views of the vector `flat`, in which its fields lie one after the other.
 
-    `flat` holds the parameters, or their gradients, of a model with `classes` classes, d_model `d` and d_ff `f`. Here
-    `in_weight` has the shape (3, d, d), with W_Q, W_K and W_V apart.
+    `flat` is of a model with `classes` classes, d_model `d` and d_ff `f`; the shape of `in_weight` is here (3, d, d).
     """
     cd, dd, df = classes * d, d * d, d * f
     at = 3 * cd + 4 * dd
@@ -82,7 +78,7 @@ def attend(t):
 
 @inlined
 def fold(t, s, w):
-    """Fill the `PairWeights` `w` from the parameters `t`, a `LossParameters`, and the `ClassAttention` `s` of `t`."""
+    """Fill the `PairWeights` `w` from the `LossParameters` `t`, and from the `ClassAttention` `s` computed from it."""
     (classes, d), f = t.embedding.shape, len(t.b1)
     for c in range(classes):
         for j in range(classes):
@@ -105,7 +101,7 @@ def fold(t, s, w):
 
 @inlined
 def unfold(g, t, s, out):
-    """Backpropagate through `fold` and `attend`: set `out` to the gradient with respect to the parameters `t`.
+    """The backward pass of `fold` and `attend`: set `out` to the loss's gradient with respect to the parameters `t`.
 
     `g` is the gradient with respect to the `PairWeights` that `fold` makes of `t`, and `s` the `ClassAttention` that
     `attend` makes of `t`. `out` has the fields and shapes of `t`, and has to hold zeros. All arrays are float64.

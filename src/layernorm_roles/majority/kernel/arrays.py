@@ -17,33 +17,31 @@ inlined = njit(fastmath=FASTMATH, **IN_ONE)
 """Decorator that compiles a function, with `FASTMATH`, into every compiled function that calls it."""
 
 BLOCK = 256
-"""Pairs (sequence, class) in a block: a block's arrays stay in the second-level cache, a row of them in the first."""
+"""Pairs (sequence, class) computed together: their arrays stay in the second-level cache, a row in the first."""
 
 ROWS, COLUMNS = 2, 4
-"""Rows of result and argument in a tile of a product: eight products share six loads, and weights stay in registers."""
+"""Rows of result and argument in a tile of a matrix product: eight products share six loads."""
 
 CACHE_LINE = 64
 """Bytes in a cache line of the processor, at the start of which rows of work arrays begin."""
 
 
 class PairWeights(NamedTuple):
-    """The parameters as the computation over pairs (sequence, class) needs them, or, in float64, their gradients.
+    """A majority transformer's parameters in the form for computing pairs (sequence, class), or their gradients.
 
     C, d and f (classes, d_model and d_ff) are padded with zeros to multiples of `COLUMNS`, and d + 1 to one of `ROWS`.
     """
 
     attention: Float[np.ndarray, "C d+1 C"]
-    """attention[c, :, j] = A_cj (u_j, 1): the weight of class c for class j times the value u_j; c is not padded."""
+    """attention[c, :, j] = A_cj (u_j, 1): the weight of class c for class j times j's value; c is not padded."""
     start: Float[np.ndarray, "C d"]
-    """Residual stream E + b_o of every class, before attention's values are added; not padded."""
+    """E + b_o, the residual stream of every class before attention's values are added; not padded."""
     w1: Float[np.ndarray, "f d"]
-    """First weight of the feed-forward part times the gain g of the norm before it: W_1 diag(g)."""
+    """W_1 diag(g): the feed-forward part's first weight times the gain g of the norm before it."""
     b1: Float[np.ndarray, " f"]
-    """Bias of the feed-forward part's hidden units with the bias b of the norm before folded in: W_1 b + b_1."""
+    """W_1 b + b_1: the bias of the feed-forward part's hidden units, with the bias b of the norm before it."""
     w2: Float[np.ndarray, "d f"]
-    """W_2, the second weight of the feed-forward part, from its hidden units to the residual stream."""
     b2: Float[np.ndarray, " d"]
-    """b_2, the bias that the feed-forward part adds to the residual stream."""
     embedding: Float[np.ndarray, "C d"]
     """E, the embedding, whose products with the residual stream are the logits."""
 
@@ -52,7 +50,7 @@ class PairBlock(NamedTuple):
     """Work arrays for a block of pairs (sequence, class), with a row for each feature and a column for each pair.
 
     Rows are padded as in `PairWeights`. Some arrays hold several quantities in turn. A name that begins with d_ is the
-    gradient of the loss with respect to the array without it. Letters are those of the package's docstring.
+    gradient of the loss with respect to the array without it.
     """
 
     counts: Float[np.ndarray, "C pairs"]
@@ -70,26 +68,22 @@ class PairBlock(NamedTuple):
     per_std: Float[np.ndarray, " pairs"]
     """1 / the standard deviation of the residual stream y over its features."""
     hidden: Float[np.ndarray, "f pairs"]
-    """Hidden units of the feed-forward part, relu(W_1 z + b_1)."""
+    """Hidden units of the feed-forward part, after the ReLU."""
     logits: Float[np.ndarray, "C pairs"]
     """The logits l, then exp(l - max l), then the gradient of the loss with respect to l."""
     d_stream: Float[np.ndarray, "d pairs"]
-    """The loss's gradient with respect to the stream r, then y; in the forward pass W_2 hidden + b_2."""
+    """Gradient of the loss with respect to the residual stream; scratch in the forward pass."""
     d_hidden: Float[np.ndarray, "f pairs"]
     d_normed: Float[np.ndarray, "d pairs"]
     d_attended: Float[np.ndarray, "d+1 pairs"]
     mean: Float[np.ndarray, " pairs"]
-    """Scratch for a mean, or the margin of the largest logit; rows of one scratch array would not vectorise."""
+    """Scratch for a mean, or for the largest logit minus that of the label."""
     largest: Float[np.ndarray, " pairs"]
-    """Scratch for the largest logit of each pair."""
     total: Float[np.ndarray, " pairs"]
-    """Scratch for a sum over classes or features for each pair."""
     arg: Int[np.ndarray, " pairs"]
-    """Scratch for the class of each pair's largest logit."""
     word: Int[np.ndarray, " pairs"]
-    """Scratch for the counts of four classes, packed as the four bytes of an integer."""
     zeros: Float[np.ndarray, " widest"]
-    """Zeros, as long as the longest padded axis of the weights: given as the bias of a matrix product that has none."""
+    """Zeros, as long as the longest padded axis of the weights: the bias of a matrix product that has none."""
     no_class: Float[np.ndarray, " C"]
     """The bias of the logits, by class: 0, and -inf for classes that only pad the array."""
 

@@ -1,7 +1,6 @@
 """The majority task's CPU kernel for one block of pairs (sequence, class): forward pass, loss and backward pass.
 
-Its functions are small and have few arrays: LLVM vectorises their loops and gives up on larger ones. The letters are
-those of the package's docstring.
+Symbols are those of the package's docstring. LLVM vectorises the loops of small functions, and gives up on larger ones.
 """
 
 import math
@@ -42,7 +41,7 @@ def _unpack(word, shift, byte):
 
 @inlined
 def _residual(start, attended, y, mean):
-    """Set `y` to `start` + S / D, D in `attended` to 1 / D, and `mean` to the mean of y over its features."""
+    """Set `y` to the stream `start` + S / D, and `mean` to its mean; rows of `attended` are S and D, set to 1 / D."""
     d = len(start)
     one = y.dtype.type(1)
     per_d = one / y.dtype.type(d)
@@ -57,7 +56,7 @@ def _residual(start, attended, y, mean):
 
 @inlined
 def _normalise(y, mean, x, per_std):
-    """Set x to (y - mean) / std, and `per_std` to 1 / std."""
+    """Standardise the columns of `y`: set x to (y - mean) / std, and `per_std` to 1 / std."""
     one = y.dtype.type(1)
     per_d = one / y.dtype.type(len(y))
     for p in range(BLOCK):
@@ -107,7 +106,7 @@ def forward(c, w, b):
 
 @inlined
 def _argmax(logits, largest, arg):
-    """Set `largest` to the largest logit of a pair, and `arg` to the first class that has it."""
+    """Set `largest` to the largest logit of each pair (column), and `arg` to the first class that has it."""
     for p in range(BLOCK):
         largest[p] = logits[0, p]
         arg[p] = 0
@@ -122,14 +121,14 @@ def _argmax(logits, largest, arg):
 
 @inlined
 def _margin(logits, largest, label, margin):
-    """Set `margin` to the largest logit of a pair minus the logit of its label."""
+    """Set `margin` to the largest logit of each pair (column) minus the logit of its label."""
     for p in range(BLOCK):
         margin[p] = largest[p] - logits[label[p], p]
 
 
 @inlined
 def _exponentials(logits, largest, total):
-    """Set the logits to exp(l - max l), and `total` to the sum of these exponentials over the classes."""
+    """Set each logit of a pair to exp(logit - the pair's largest logit), and `total` to their sum over the classes."""
     for p in range(BLOCK):
         total[p] = 0
     for k in range(len(logits)):
@@ -140,7 +139,7 @@ def _exponentials(logits, largest, total):
 
 @inlined
 def _sum_tokens(n, total, margin, arg, label):
-    """The sums over pairs of n (log total + margin), the loss, of n where `arg` is the label, and of n (tokens)."""
+    """Over pairs of n tokens each, the sums of n (log total + margin), the loss, of n where arg = label, and of n."""
     loss, correct, tokens = 0.0, 0, 0
     for p in range(BLOCK):
         loss += n[p] * (log(total[p]) + margin[p])
@@ -151,10 +150,7 @@ def _sum_tokens(n, total, margin, arg, label):
 
 @inlined
 def _softmax_gradient(n, label, total, logits):
-    """Set the logits, which hold exp(l - max l), to n (softmax l - one_hot label): the gradient of the summed loss.
-
-    `total` holds the sum of the exponentials and is overwritten.
-    """
+    """Set the logits, now exp(l - max l), to n (softmax l - one_hot label), the loss's gradient; overwrites `total`."""
     for p in range(BLOCK):
         total[p] = n[p] / total[p]
     for k in range(len(logits)):
@@ -190,7 +186,7 @@ def _relu_gradient(h, d_h):
 
 @inlined
 def _normalise_gradient(x, per_std, d_x, mean, along, d_y):
-    """Add (dx - mean dx - x mean(x dx)) / std to dy; `mean` and `along` are scratch."""
+    """Gradient of standardising y to x: add (dx - mean dx - x mean(x dx)) / std to dy; `mean`, `along` are scratch."""
     per_d = x.dtype.type(1) / x.dtype.type(len(x))
     for p in range(BLOCK):
         mean[p] = 0
@@ -206,7 +202,7 @@ def _normalise_gradient(x, per_std, d_x, mean, along, d_y):
 
 @inlined
 def _residual_gradient(attended, d_y, d_attended):
-    """Set dS to dy / D, and dD to -dS . S / D."""
+    """Gradient of y = S / D: set dS to dy / D, and dD to -dS . S / D; `attended` holds S and, in row d, 1 / D."""
     d = len(d_y)
     for p in range(BLOCK):
         d_attended[d, p] = 0

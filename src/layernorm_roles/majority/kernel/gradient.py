@@ -32,10 +32,7 @@ def loss_and_gradients(
 
 
 def loss_only(counts: Counts, label: Labels, parameters: Parameters) -> tuple[float, int]:
-    """The mean cross-entropy in nats per token and the number of tokens predicted correctly, without a backward pass.
-
-    Arguments, errors and both numbers, to the bit, are those of `loss_and_gradients`.
-    """
+    """The mean cross-entropy and the number of tokens predicted correctly, equal to those of `loss_and_gradients`."""
     loss, correct, _ = flat_gradient(counts, label, *_flattened(parameters), backward=False)
     return loss, correct
 
@@ -45,8 +42,9 @@ def flat_gradient(
 ) -> tuple[float, int, Flat]:
     """The mean cross-entropy in nats per token, the number of tokens predicted correctly, and the mean's gradient.
 
-    `counts` and `label` are those of `loss_and_gradients`. `flat` holds the fields of `LossParameters` one after the
-    other, and so does the gradient, which is 0 without `backward`. Raises ValueError if a shape or dtype does not fit.
+    `counts` are the numbers of tokens of each class in each sequence, and `label` the majority classes. `flat` holds
+    the fields of `LossParameters` one after the other, and so does the gradient, which is 0 without `backward`. Raises
+    ValueError if a shape or dtype does not fit.
     """
     classes, dtype = sizes.classes, flat.dtype
     if min(sizes) < 1:
@@ -82,7 +80,7 @@ def _flattened(parameters: Parameters) -> tuple[Flat, Sizes]:
 
 
 def _plain(array: np.ndarray, dtype: type | None = None) -> np.ndarray:
-    """`array` in the memory layout for which the kernel is compiled, contiguous and writable; a copy if need be."""
+    """`array` as the compiled kernel needs it, contiguous and writable; a copy if need be."""
     array = np.asarray(array, dtype)
     return array if array.flags.carray else np.array(array, order="C")
 
@@ -93,8 +91,7 @@ def _sweep(counts, words, label, flat, classes, d_model, d_ff, block, gradient, 
 
     `counts` (batch, classes) are uint8, `words` their bytes, four in an int32, padded with zeros; `label` (batch,) is
     int64; `flat` (entries,) holds the fields of `LossParameters` in float64. If `with_gradient`, the gradient of the
-    first sum is added to `gradient` (entries,). The dtype of `block`, a `PairBlock`, is that of the sums within a
-    block.
+    first sum is added to `gradient` (entries,). Sums within a block have the dtype of `block`, a `PairBlock`.
     """
     loss, correct, tokens = 0.0, 0, 0
     t = parameters_in(flat, classes, d_model, d_ff)

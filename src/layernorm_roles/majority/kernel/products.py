@@ -11,7 +11,7 @@ def _quad(weight, i, k):
 
 @inlined
 def _dot(quad, x, k, p):
-    """The product of four weights with four rows of `x` from row `k` on, for pair `p`."""
+    """The inner product of four weights with the four numbers of `x` from row `k` on, for pair (column) `p`."""
     return quad[0] * x[k, p] + quad[1] * x[k + 1, p] + quad[2] * x[k + 2, p] + quad[3] * x[k + 3, p]
 
 
@@ -34,7 +34,7 @@ def affine(weight, bias, x, out):
 
 @inlined
 def _plus(quad, y, x, k, p):
-    """`quad` plus `y` times four rows of `x` from row `k` on, for pair `p`."""
+    """The four numbers `quad`, plus `y` times the four numbers of `x` from row `k` on, for pair (column) `p`."""
     a, b, c, d = quad
     return a + y * x[k, p], b + y * x[k + 1, p], c + y * x[k + 2, p], d + y * x[k + 3, p]
 
@@ -43,8 +43,8 @@ def _plus(quad, y, x, k, p):
 def add_products(y, x, total):
     """Add y @ x.T to `total` (rows, columns); `y` is (rows, BLOCK) and `x` (columns, BLOCK), with a pair a column.
 
-    Products are summed over the pairs in the dtype of `x`, and the sums are added in the dtype of `total`. There are
-    a multiple of `ROWS` rows and a multiple of `COLUMNS` columns.
+    Products are summed over the pairs in the dtype of `x`, and the sums are added in the dtype of `total`. There are a
+    multiple of `ROWS` rows and a multiple of `COLUMNS` columns.
     """
     rows, columns = total.shape
     zero = x.dtype.type(0)
@@ -61,7 +61,7 @@ def add_products(y, x, total):
 
 @inlined
 def add_sums(y, total):
-    """Add the sum over a row of `y`, which has `BLOCK` columns, to the entry of `total` for that row, for every row."""
+    """Add the sum over each row of `y`, which has `BLOCK` columns, to the entry of `total` for that row."""
     for i in range(len(total)):
         row = y.dtype.type(0)
         for p in range(BLOCK):
