@@ -1,6 +1,7 @@
 """Student's interval, best settings and steps to a loss, for computations that check those of layernorm_roles."""
 
 import numpy as np
+import pandas as pd
 from scipy.special import stdtrit
 
 
@@ -21,12 +22,27 @@ def best(values):
     )
 
 
-def arrival(run, column: str, loss: float) -> float:
-    """The step at which a run first has a loss, on a straight line over log(1 + step); infinite if never."""
-    run = run.sort_values("step").reset_index(drop=True)
-    low = run.index[run[column] <= loss]
-    if not len(low):
-        return np.inf
-    before, after = run.loc[low[0] - 1], run.loc[low[0]]
-    share = (before[column] - loss) / (before[column] - after[column])
-    return (1 + before.step) ** (1 - share) * (1 + after.step) ** share - 1
+def at_best_rates(runs: pd.DataFrame, worse: str) -> pd.DataFrame:
+    """The rows of each seed at the rate with the lowest `worse` in the other half of its variant's seeds."""
+    chosen = [runs.iloc[:0]]
+    for _, own in runs.groupby("variant"):
+        values = own.pivot(index="seed", columns="base_learning_rate", values=worse)
+        for i, seed in enumerate(values.index):
+            half = values.iloc[(i + 1) % 2 :: 2]
+            if len(half) or len(values.columns) == 1:
+                chosen.append(own[(own.seed == seed) & (own.base_learning_rate == best(half))])
+    return pd.concat(chosen)
+
+
+def arrivals(metrics: pd.DataFrame, run: list[str], column: str, level: float) -> pd.DataFrame:
+    """Steps until a column is at most `level`, on a straight line over log(1 + step); NaN if never.
+
+    A row for each combination of the columns `run`, with the columns last_step and steps.
+    """
+    m = metrics.sort_values("step").reset_index(drop=True)
+    before = m.groupby(run)[["step", column]].shift()
+    share = (before[column] - level) / (before[column] - m[column])
+    share = share.where(np.isfinite(before[column]), 1.0)
+    m["steps"] = (1 + before.step.fillna(0)) ** (1 - share) * (1 + m.step) ** share - 1
+    steps = m[m[column] <= level].drop_duplicates(run).set_index(run).steps
+    return m.groupby(run).step.max().astype(float).to_frame("last_step").join(steps)

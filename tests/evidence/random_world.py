@@ -14,6 +14,7 @@ from worlds import crossed, noise
 
 from layernorm_roles import shown
 from layernorm_roles.evidence import draw as drawing
+from layernorm_roles.heads import ceilings
 from layernorm_roles.schemas import SCHEMAS
 
 OWN = "tanh"
@@ -231,7 +232,11 @@ def attention_ceilings() -> pd.DataFrame:
 
 
 def token_ceilings() -> pd.DataFrame:
-    return worlds.token_ceilings(attention_pairs().query("model == 'minilm'"))
+    """The pairs in the layer in which most keys cannot get half."""
+    pairs = attention_pairs().query("model == 'minilm'").sort_values("position")
+    places = pairs.drop_duplicates(["context", "position"])
+    words = {context: part.token.tolist() for context, part in places.groupby("context")}
+    return ceilings.of_tokens(pairs, words).assign(model="minilm")
 
 
 def pretrained_keys() -> pd.DataFrame:

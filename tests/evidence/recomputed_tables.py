@@ -9,16 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from plain import best, interval
+from plain import arrivals, at_best_rates, interval
 
 from layernorm_roles.gaussian_keys import expected_unselectable
 
 PILOT = Path(__file__).parents[2] / "src/layernorm_roles/evidence/analysis/pilot_gpt_bytes.csv"
 SETTING = ["experiment", "d_model", "base_learning_rate"]
 RUN = [*SETTING, "variant", "seed"]
-LOSSES = (1.0, 0.5, 0.35, 0.25)
-REACHED = (0.5, 0.1, 0.01)
-BESIDE = ("before_norm", "after_norm")
+POINT = ["base_learning_rate", "steps"]
 
 
 def estimate(values) -> tuple[float, float, float]:
@@ -32,23 +30,16 @@ def named(prefix: str, values, *ends: str) -> dict[str, float]:
 
 def by(frame: pd.DataFrame, keys: list[str], row: Callable[[pd.DataFrame], dict]) -> pd.DataFrame:
     """What `row` makes of the rows with equal `keys`, which are the index."""
-    groups = [(place, row(part)) for place, part in frame.groupby(keys)]
-    found = [dict(zip(keys, place, strict=True)) | numbers for place, numbers in groups if numbers]
+    found = [dict(zip(keys, place, strict=True)) | row(part) for place, part in frame.groupby(keys)]
     return pd.DataFrame(found, columns=None if found else keys).set_index(keys)
 
 
+def several(table: pd.DataFrame, group: str, *columns: str) -> pd.Series:
+    """Whether the experiment or model of each row has several values in one of the columns."""
+    return table.groupby(group)[[*columns]].transform("nunique").gt(1).any(axis=1)
+
+
 # Majority
-
-
-def arrivals(metrics: pd.DataFrame, level: float) -> pd.DataFrame:
-    """Columns steps (to the test loss `level`, on a straight line over log(1 + step)) and last_step; a row a run."""
-    m = metrics.sort_values("step").reset_index(drop=True)
-    before = m.groupby(RUN)[["step", "test_loss"]].shift()
-    share = (before.test_loss - level) / (before.test_loss - m.test_loss)
-    share = share.where(np.isfinite(before.test_loss), 1.0)
-    m["steps"] = (1 + before.step.fillna(0)) ** (1 - share) * (1 + m.step) ** share - 1
-    steps = m[m.test_loss <= level].drop_duplicates(RUN).set_index(RUN).steps
-    return m.groupby(RUN).step.max().astype(float).to_frame("last_step").join(steps)
 
 
 def ends(metrics: pd.DataFrame) -> pd.DataFrame:
@@ -56,77 +47,66 @@ def ends(metrics: pd.DataFrame) -> pd.DataFrame:
     last = metrics.sort_values("step").drop_duplicates(RUN, keep="last")
     lost = ~np.isfinite(last.test_loss) | (last.step < last.groupby("experiment").step.transform("max"))
     return last.assign(
-        test_loss=np.where(lost, np.inf, last.test_loss), test_accuracy=np.where(lost, 0, last.test_accuracy)
+        test_loss=last.test_loss.mask(lost, np.inf), test_accuracy=last.test_accuracy.mask(lost, 0)
     )
 
 
-def ratio(own: pd.DataFrame, other: pd.DataFrame) -> tuple[float, float, float]:
-    """Geometric mean of the ratio of steps over seeds of both, with its interval or, of censored runs, a bound."""
-    both = own.join(other.add_suffix("_other"), how="inner")
-    if both.empty:
-        return np.nan, np.nan, np.nan
+def ratio(both: pd.DataFrame) -> tuple[float, float, float]:
+    """Geometric mean of the ratio of steps and steps_other, with its interval or, of censored runs, a bound."""
     never, never_other = both.steps.isna(), both.steps_other.isna()
     neither, above, below = never & never_other, (never & ~never_other).any(), (~never & never_other).any()
-    if neither.all() or (above and below):
+    if len(both) and (neither.all() or (above and below)):
         return np.nan, 0.0, np.inf
     top = both.steps.clip(lower=1).where(~never, both.last_step)
     bottom = both.steps_other.clip(lower=1).where(~never_other, both.last_step_other)
     mean, low, high = estimate(np.log(top / bottom).where(~neither, 0))
     low = -np.inf if below or (neither.any() and low <= 0) else low
     high = np.inf if above or (neither.any() and high >= 0) else high
-    return float(np.exp(mean)), float(np.exp(low)), float(np.exp(high))
+    return tuple(np.exp([mean, low, high]))
 
 
 def convergence(t):
-    metrics, place = t["majority_metrics"], ["test_loss", *SETTING]
-    runs = pd.concat({loss: arrivals(metrics, loss) for loss in LOSSES}, names=["test_loss"]).reset_index()
+    losses, place = (1.0, 0.5, 0.35, 0.25), ["test_loss", *SETTING]
+    runs = {loss: arrivals(t["majority_metrics"], RUN, "test_loss", loss) for loss in losses}
+    runs = pd.concat(runs, names=["test_loss"]).reset_index()
+    others = runs[runs.variant == "layernorm"].drop(columns="variant")
+    runs = runs.merge(others, "left", [*place, "seed"], suffixes=("", "_other"))
 
-    def row(part):
-        own = part.set_index("seed")
-        like = runs[(runs[place] == part.iloc[0][place]).all(axis=1) & (runs.variant == "layernorm")]
-        reference = like.set_index("seed")[["steps", "last_step"]]
-        pairs = own.index.isin(reference.index).sum()
-        columns = ("ratio_to_layernorm", "ratio_low", "ratio_high")
-        ratios = zip(columns, ratio(own[["steps", "last_step"]], reference), strict=True)
-        found = {"runs": len(own), "reached": own.steps.count(), "pairs": pairs, **dict(ratios)}
+    def row(own):
+        pairs = own.dropna(subset="last_step_other")
+        ratios = zip(("ratio_to_layernorm", "ratio_low", "ratio_high"), ratio(pairs), strict=True)
+        found = {"runs": len(own), "reached": own.steps.count(), "pairs": len(pairs), **dict(ratios)}
         return found | {"median_steps": np.median(own.steps.fillna(np.inf))}
 
     return by(runs, [*place, "variant"], row)
 
 
-def several(metrics: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The rows of the experiments with several values in `column`."""
-    return metrics[metrics.groupby("experiment")[column].transform("nunique") > 1]
-
-
 def rates(t):
-    metrics = several(t["majority_metrics"], "base_learning_rate")
-    steps, last = arrivals(metrics, 0.5), ends(metrics)
+    metrics = t["majority_metrics"]
+    metrics = metrics[several(metrics, "experiment", "base_learning_rate")]
+    last = ends(metrics).merge(arrivals(metrics, RUN, "test_loss", 0.5).steps, on=RUN)
+    best = pd.concat(at_best_rates(own, "test_loss") for _, own in last.groupby(["experiment", "d_model"]))
+    last["chosen"] = last.set_index(RUN).index.isin(best.set_index(RUN).index)
 
     def row(own):
-        place = own.iloc[0][[*SETTING, "variant"]]
-        names = ["experiment", "d_model", "variant"]
-        same = last[(last[names] == place[names]).all(axis=1)]
-        losses = same.pivot(index="seed", columns="base_learning_rate", values="test_loss")
-        # A seed is judged at the rate that is best for the other half of the seeds.
-        chosen = [best(losses.iloc[(i + 1) % 2 :: 2]) for i in range(len(losses)) if len(losses) > 1]
-        arrived = steps.loc[tuple(place)]
-        found = {"runs": len(own), "reached": arrived.steps.count(), "test_loss": own.test_loss.mean()}
-        found["chosen"] = chosen.count(place.base_learning_rate)
+        arrived = np.log(own.steps.fillna(own.step).clip(lower=1))
+        found = {"runs": len(own), "reached": own.steps.count(), "test_loss": own.test_loss.mean()}
         found |= named("test_accuracy", own.test_accuracy, "accuracy_low", "accuracy_high")
-        log = named("steps", np.log(arrived.steps.fillna(arrived.last_step).clip(lower=1)))
-        found |= {name: np.exp(value) for name, value in log.items()}
-        return found | ({"steps_high": np.inf} if arrived.steps.isna().any() else {})
+        found |= {name: np.exp(value) for name, value in named("steps", arrived).items()}
+        found |= {"steps_high": np.inf} if own.steps.isna().any() else {}
+        return found | {"chosen": own.chosen.sum()}
 
     return by(last, [*SETTING, "variant"], row)
 
 
 def widths(t):
-    last = ends(several(t["majority_metrics"], "d_model"))
-    reference = last[last.variant == "scale"].set_index([*SETTING, "seed"]).test_accuracy
+    metrics = t["majority_metrics"]
+    last = ends(metrics[several(metrics, "experiment", "d_model")])
+    scale = last[last.variant == "scale"].set_index([*SETTING, "seed"]).test_accuracy.rename("of_scale")
+    last = last.join(scale, on=[*SETTING, "seed"])
 
     def row(own):
-        cost = (100 * (reference - own.set_index([*SETTING, "seed"]).test_accuracy)).dropna()
+        cost = 100 * (own.of_scale - own.test_accuracy).dropna()
         return {"pairs": len(cost), "test_accuracy": own.test_accuracy.mean()} | named("cost", cost)
 
     return by(last, [*SETTING, "variant"], row)
@@ -134,7 +114,7 @@ def widths(t):
 
 def size_and_projection(t):
     rows, four = [], ["layernorm", "scale", "layernorm_small", "scale_released"]
-    steps = arrivals(t["majority_metrics"], 0.5).steps
+    steps = arrivals(t["majority_metrics"], RUN, "test_loss", 0.5).steps
     for setting, runs in t["majority_metrics"].groupby(SETTING):
         if not {*four} <= {*runs.variant}:
             continue
@@ -151,11 +131,10 @@ def size_and_projection(t):
                 "interaction": large - large_bare - small + small_bare,
             }
             for effect, seeds in effects.items():
-                mean, low, high = np.exp(estimate(seeds)) if quantity == "steps" else estimate(seeds)
-                found = {"quantity": quantity, "step": step, "effect": effect, "pairs": len(seeds)}
-                found |= {"mean": mean, "low": low, "high": high}
-                rows.append(dict(zip(SETTING, setting, strict=True)) | found)
-    return pd.DataFrame(rows).set_index([*SETTING, "quantity", "step", "effect"])
+                numbers = np.exp(estimate(seeds)) if quantity == "steps" else estimate(seeds)
+                rows.append((*setting, quantity, step, effect, len(seeds), *numbers))
+    keys = [*SETTING, "quantity", "step", "effect"]
+    return pd.DataFrame(rows, columns=[*keys, "pairs", "mean", "low", "high"]).set_index(keys)
 
 
 # Keys, tokens and losses of language models
@@ -182,56 +161,46 @@ def keys_at(t, *sites: str, **where) -> pd.DataFrame:
 
 
 def without_scaling(t) -> pd.DataFrame:
-    tokens = t["sentence_tokens"]
-    return tokens[(tokens.model == "gpt") & (tokens.variant == "projection")]
+    tokens = t["sentence_tokens"].query("model == 'gpt' and variant == 'projection'")
+    return tokens.assign(marked=tokens.verdict == "unselectable")
 
 
 def table_3(t):
-    def row(part):
-        hits = 100 * (part.verdict == "unselectable").groupby(part.checkpoint).mean()
-        shares = {f"{name}_percent": hits[name] for name in ("initial", "final")}
-        return shares | {"occurrences": (part.checkpoint == "final").sum()}
-
-    return by(without_scaling(t), ["token"], row)
+    hits = without_scaling(t).pivot_table("marked", "token", "checkpoint", ["mean", "size"])
+    found = {f"{name}_percent": 100 * hits["mean", name] for name in ("initial", "final")}
+    return pd.DataFrame(found | {"occurrences": hits["size", "final"]})
 
 
 def sentences(t) -> list[list[tuple[str, bool]]]:
     """The eight sentences with most unselectable tokens: first seed, trained, first layer; tokens with their marks."""
-    tokens = without_scaling(t)
-    tokens = tokens[(tokens.seed == tokens.seed.min()) & (tokens.layer == 1) & (tokens.checkpoint == "final")]
-    tokens = tokens.assign(marked=tokens.verdict == "unselectable").sort_values("position")
+    tokens = without_scaling(t).query("layer == 1 and checkpoint == 'final'").sort_values("position")
+    tokens = tokens[tokens.seed == tokens.seed.min()]
     numbers = tokens.groupby("context").marked.sum()
     chosen = sorted(numbers.index, key=lambda context: (-numbers[context], context))[:8]
     parts = (tokens[tokens.context == context] for context in chosen if numbers[context])
     return [[*zip(part.token, part.marked, strict=True)] for part in parts]
 
 
-def with_own(given: pd.DataFrame) -> pd.DataFrame:
-    """The ceilings, with what the context's own queries give as those of a third set."""
-    own = given[(given.queries == "any") & (given.normalised == "as used")]
-    return pd.concat([given, own.assign(queries="own", lower=own.received_max, upper=own.received_max)])
-
-
-def at_thresholds(frame: pd.DataFrame, keys: list[str], row: Callable[[pd.DataFrame, float], dict]):
-    found = {level: by(frame, keys, lambda part, level=level: row(part, level)) for level in REACHED}
-    return pd.concat(found, names=["threshold"])
-
-
 def baselines(t):
-    def row(part):
-        m = t["language_model_metrics"]
-        m = m[(m.model == part.model.iloc[0]) & (m.step == m.step[m.model == part.model.iloc[0]].max())]
-        bare = m[m.variant == "no_attention"].set_index("seed").valid_loss
-        own = part[part.step == part.step.max()].set_index("seed")
-        worth = (bare - own.valid_loss).dropna() if part.variant.iloc[0] != "no_attention" else []
-        found = {"seeds": own.valid_loss.count(), "step": m.step.max(), "no_attention_loss": bare.mean()}
-        found |= {"unigram_loss": own.unigram_loss.mean()} | named("valid_loss", own.valid_loss.dropna())
-        gain = named("gain_over_unigram", (own.unigram_loss - own.valid_loss).dropna())
-        return found | gain | named("worth_of_attention", worth)
-
     losses = t["language_model_metrics"]
-    several = losses.groupby("model")[["base_learning_rate", "steps"]].transform("nunique").gt(1).any(axis=1)
-    return by(losses[~several], ["model", "variant"], row)  # several rates have no one row
+    losses = losses[~several(losses, "model", *POINT)]  # several rates have no one row
+    last = losses[losses.step == losses.groupby("model").step.transform("max")]
+    bare = last[last.variant == "no_attention"].set_index(["model", "seed"]).valid_loss.rename("bare")
+    last = last.join(bare, on=["model", "seed"])
+    last["gain"], last["worth"] = last.unigram_loss - last.valid_loss, last.bare - last.valid_loss
+    last["worth"] = last.worth.mask(last.variant == "no_attention")
+
+    def row(own):
+        model = own.model.iloc[0]
+        found = {"seeds": own.valid_loss.count(), "step": own.step.max()}
+        found |= {
+            "unigram_loss": own.unigram_loss.mean(),
+            "no_attention_loss": bare.get(model, bare[:0]).mean(),
+        }
+        found |= named("valid_loss", own.valid_loss.dropna()) | named("gain_over_unigram", own.gain.dropna())
+        return found | named("worth_of_attention", own.worth.dropna())
+
+    return by(last, ["model", "variant"], row)
 
 
 def losses_by_rate(t):
@@ -243,12 +212,7 @@ def losses_by_rate(t):
     def own_rate(model, variant):
         """The mean loss of the longest runs, each at the rate that is best for every other seed."""
         own = last[(last.model == model) & (last.variant == variant)]
-        own = own[own.steps == own.steps.max()]
-        wide = own.pivot(index="seed", columns="base_learning_rate", values="valid_loss")
-        if len(wide) == 1:
-            return wide.iloc[0, 0]
-        chosen = [best(wide.iloc[(i + 1) % 2 :: 2]) for i in range(len(wide))]
-        return np.mean([wide.iloc[i][rate] for i, rate in enumerate(chosen)])
+        return at_best_rates(own[own.steps == own.steps.max()], "valid_loss").valid_loss.mean()
 
     def row(part):
         model, one = part.model.iloc[0], "gpt_bytes" if part.model.iloc[0].startswith("bytes") else "gpt"
@@ -260,8 +224,7 @@ def losses_by_rate(t):
         found["learnt"] = (part.valid_loss <= half).sum()
         return found | {"train_loss": sound.train_loss.mean()} | named("valid_loss", sound.valid_loss)
 
-    several = last.groupby("model")[["base_learning_rate", "steps"]].transform("nunique").gt(1).any(axis=1)
-    return by(last[several], run[:4], row)
+    return by(last[several(last, "model", *POINT)], run[:4], row)
 
 
 def pilot(_):
@@ -279,30 +242,33 @@ def pilot(_):
 
 # Pretrained models
 
-SETS = ["model", "queries", "normalised", "layer"]
-
 
 def ceilings(t):
-    def row(part, level):
+    pairs = t["attention_pairs"]
+    own = pairs.query("queries == 'any' and normalised == 'as used'")  # likewise what the text's queries give
+    pairs = pd.concat([pairs, own.assign(queries="own", lower=own.received_max, upper=own.received_max)])
+
+    def row(part):
+        level = part.threshold.iloc[0]
         below, open_ = part.upper < level, (part.lower < level) & (part.upper >= level)
         found = {"contexts": part.context.nunique(), "heads": part["head"].nunique()}
         found["undecided_percent"] = 100 * open_.mean()
         return found | named("percent", 100 * below.groupby(part.context).mean(), "low", "high")
 
-    return at_thresholds(with_own(t["attention_pairs"]), SETS, row)
+    pairs = pairs.merge(pd.DataFrame({"threshold": (0.5, 0.1, 0.01)}), "cross")
+    return by(pairs, ["threshold", "model", "queries", "normalised", "layer"], row)
 
 
 def ceilings_by_token(t):
-    given = t["attention_pairs"]
-    given = given[(given.queries == "norm") & (given.normalised == "as used")]
+    given = t["attention_pairs"].query("queries == 'norm' and normalised == 'as used'")
     hits = 100.0 * (given.upper < 0.5)
     given = given.assign(hit=hits, of_layer=hits.groupby([given.model, given.layer]).transform("mean"))
     worst = given[given.of_layer == given.groupby("model").of_layer.transform("max")]
 
     def row(part):
         found = {"contexts": part.context.nunique(), "ceiling": part.upper.median()}
-        found["received"] = part.received_max.max()
-        found["occurrences"] = len({*zip(part.context, part.position, strict=True)})
+        found |= {"received": part.received_max.max()}
+        found["occurrences"] = len(part.drop_duplicates(["context", "position"]))
         return found | named("percent", part.groupby("context").hit.mean(), "low", "high")
 
     return by(worst, ["model", "layer", "token"], row)
@@ -317,8 +283,7 @@ def cut_heads(t):
         found["undecided_percent"] = 100 * part.n_borderline.sum() / part.n_keys.sum()
         return found | named("percent", by_context, "low", "high")
 
-    keys = t["pretrained_keys"]
-    keys = keys[keys.site.isin(["head", "head_cut"]) & ~keys.causal]
+    keys = t["pretrained_keys"].query("site in ('head', 'head_cut') and not causal")
     return by(keys, ["model", "layer", "dimensions"], row)
 
 
@@ -328,7 +293,9 @@ RECOMPUTED = {
     "widths": widths,
     "size_and_projection": size_and_projection,
     "table_1": lambda t: shares(keys_at(t, "after_norm", "after_norm_exact", texts="long", causal=False)),
-    "table_2": lambda t: shares(keys_at(t, *BESIDE, texts="long", causal=False, variant="layernorm")),
+    "table_2": lambda t: shares(
+        keys_at(t, "before_norm", "after_norm", texts="long", causal=False, variant="layernorm")
+    ),
     "table_3": table_3,
     "table_4": lambda t: shares(keys_at(t, "after_norm", model="bert", causal=False)),
     "heads": lambda t: shares(keys_at(t, "head", "head_exact", texts="long"), "causal"),

@@ -157,7 +157,6 @@ def losses(
     more=None,
     untrained_gap=0.0,
     rate=0.01,
-    steps=1000,
     own=0.3,
 ) -> pd.DataFrame:
     """Language models whose loss without scaling is higher by `gap`, and without attention by `worth`.
@@ -168,21 +167,11 @@ def losses(
     above = {"layernorm": 0.0, "projection": gap, "no_attention": worth, "layernorm_shrunk": 0.0}
     rows = []
     for seed, (number, (variant, higher)) in product(range(seeds), enumerate((above | (more or {})).items())):
-        apart = noise(8, number, seed, round(1e5 * rate), steps).standard_normal()
+        apart = noise(8, number, seed, round(1e5 * rate), 1000).standard_normal()
         end = 6.0 + own * noise(7, seed).standard_normal() + higher + (number > 0) * spread * apart
-        for step, loss in ((0, 9.0 + untrained_gap * (variant == "projection")), (steps, end)):
-            rows.append((model, variant, seed, step, step * 100, loss, loss, unigram, 0.0, rate, steps, 1.0))
+        for step, loss in ((0, 9.0 + untrained_gap * (variant == "projection")), (1000, end)):
+            rows.append((model, variant, seed, step, step * 100, loss, loss, unigram, 0.0, rate, 1000, 1.0))
     return table("language_model_metrics", rows)
-
-
-def losses_by_rate(model, curves, rates=(0.001, 0.003, 0.01), **options) -> pd.DataFrame:
-    """Models with a loss for each variant and rate, minus that of LayerNorm at its best rate; see `losses`."""
-    tables = []
-    for i, rate in enumerate(rates):
-        above = {name: curve[i] for name, curve in curves.items()}
-        own = losses(0.0, model=model, rate=rate, more=above, **options)
-        tables.append(own[own.variant.isin(curves)])
-    return pd.concat(tables, ignore_index=True)
 
 
 # The statements of other documents
@@ -330,13 +319,6 @@ def ceilings(pairs: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)[SCHEMAS["attention_ceilings"].names].astype({"seed": "Int64"})
 
 
-def token_ceilings(pairs: pd.DataFrame) -> pd.DataFrame:
-    """The pairs of a model in the layer in which most keys cannot get half, as table token_ceilings keeps them."""
-    places = pairs.drop_duplicates(["context", "position"]).sort_values("position")
-    words = {context: part.token.tolist() for context, part in places.groupby("context")}
-    return heads.of_tokens(pairs, words).assign(model=pairs.model.iloc[0])
-
-
 def random_pairs(rng, words=("a", "b"), **values) -> pd.DataFrame:
     """Bounds of the ceilings of thirty keys in two heads, a quarter of them wide apart, and what the text gives keys.
 
@@ -350,56 +332,48 @@ def random_pairs(rng, words=("a", "b"), **values) -> pd.DataFrame:
     return frame.assign(lower=lower, upper=upper, received_max=got, token=token)
 
 
-def ceiling_pairs(
-    below, received=0.05, unknown=0.0, contexts=4, anywhere=0.0, model="minilm"
-) -> pd.DataFrame:
+def ceiling_pairs(below, received=0.05, unknown=0.0, contexts=4, anywhere=0.0) -> pd.DataFrame:
     """Ceilings of keys "as used" and "without norm", the shares of which that are below a half are `below`.
 
     Both vary a little between contexts. `received`: share of the keys that get more than half from their text;
     `unknown`: share of the keys as used whose bounds enclose a half; `anywhere`: share below it for any query.
     """
-    run = {"model": model, "variant": None, "seed": None, "checkpoint": "pretrained", "n_keys": PRETRAINED_N}
-    rows, position = [], np.arange(PRETRAINED_N)
-    run["token"] = np.where(position < 20, "the", np.where(position < 150, "of", "norm"))
-    for normalised, context, layer, head, queries in product(
-        below, range(contexts), (1, 2), (0, 1), ("any", "norm")
-    ):
-        here = of_layer(below[normalised], layer) if queries == "norm" else anywhere
-        low = position < round(PRETRAINED_N * here * (1 + 0.04 * context))
-        upper = np.where(low, 0.05 + 0.2 * (head + 1), 0.9)
-        top = position >= PRETRAINED_N - round(PRETRAINED_N * received * (1 - 0.04 * context))
-        used = normalised == "as used"
-        open_ = used & (position >= PRETRAINED_N * (1 - unknown))
-        place = {"context": context, "layer": layer, "head": head, "position": position, "dimensions": 32}
-        place |= {"queries": queries, "normalised": normalised}
-        bounds = {"lower": np.where(open_, 0.3, upper * (1 - 1e-9)), "upper": upper}
-        got = np.where(top, 0.8, 0.02 * layer) if used else np.nan
-        rows.append(pd.DataFrame(run | place | bounds | {"received_max": got}))
-    return pd.concat(rows, ignore_index=True)
+    run = {"model": "minilm", "variant": None, "seed": None, "checkpoint": "pretrained", "dimensions": 32}
+    place = {"context": range(contexts), "layer": (1, 2), "head": (0, 1), "position": range(PRETRAINED_N)}
+    f = combinations(**run, **place, queries=("any", "norm"), normalised=tuple(below), n_keys=PRETRAINED_N)
+    shares = [of_layer(below[name], layer) for name, layer in zip(f.normalised, f.layer, strict=True)]
+    here = np.where(f.queries == "norm", shares, anywhere) * (1 + 0.04 * f.context)
+    upper = np.where(f.position < (PRETRAINED_N * here).round(), 0.25 + 0.2 * f["head"], 0.9)
+    used, there = f.normalised == "as used", 1 - received * (1 - 0.04 * f.context)
+    got = np.where(f.position >= (PRETRAINED_N * there).round(), 0.8, 0.02 * f.layer)
+    open_ = used & (f.position >= PRETRAINED_N * (1 - unknown))
+    bounds = {"lower": np.where(open_, 0.3, upper * (1 - 1e-9)), "upper": upper}
+    token = np.select([f.position < 20, f.position < 150], ["the", "of"], "norm")
+    return f.assign(**bounds, received_max=np.where(used, got, np.nan), token=token)
 
 
-def ones_share(ratio: float, random: float, contexts: int = 4, model: str = "minilm") -> pd.DataFrame:
+def ones_share(ratio: float, random: float, model: str = "minilm") -> pd.DataFrame:
     """Shares along the ones vector, over that of a random direction, of three norms of the stream, around `ratio`.
 
     `random` is that of the network with random weights. A fourth norm is of the queries of a head, with another share.
     """
     rows = []
-    for (seed, mean), context, norm in product(((None, ratio), (0, random)), range(contexts), range(1, 5)):
+    for (seed, mean), context, norm in product(((None, ratio), (0, random)), range(4), range(1, 5)):
         d, here = (16, mean * (0.5 + norm / 4) * 1.02**context) if norm < 4 else (4, 3.9)
         checkpoint = "pretrained" if seed is None else "random"
         rows.append((model, None, seed, checkpoint, context, norm, f"norm_{norm}", d, here / d))
     return table("ones_share", rows)
 
 
-def projection_shift(moved: float, contexts: int = 4, model: str = "minilm") -> pd.DataFrame:
+def projection_shift(moved: float) -> pd.DataFrame:
     """How far attention moves without the projection, twice as far in the second layer, and a little by context.
 
     Along a random direction it moves 0.3.
     """
     rows = []
-    for context, layer, head in product(range(contexts), (1, 2), (0, 1)):
+    for context, layer, head in product(range(4), (1, 2), (0, 1)):
         share = moved * layer / 1.5 * (1 + 0.02 * context + 0.1 * head - 0.05)
-        rows.append((model, context, layer, head, "left out", share, 0.3))
+        rows.append(("minilm", context, layer, head, "left out", share, 0.3))
     return table("projection_shift", rows)
 
 

@@ -1,66 +1,24 @@
-"""The claims about scaling, random keys and language models, computed again from the tables with other, plain code.
-
-Nothing here comes from layernorm_roles.evidence: a mistake there must not be repeated by import.
-"""
+"""The claims about scaling, random keys and language models, computed again by code that shares none with evidence."""
 
 import numpy as np
 import pandas as pd
-from plain import arrival
+from plain import arrivals, at_best_rates
 
 from layernorm_roles.gaussian_keys import expected_unselectable
 
 # Losses
 
 
-SEEN: dict = {}
-"""What `runs` found, with the tables that it was found in: they are asked for often."""
-
-
-def runs(t, model: str) -> pd.DataFrame:
-    """The last rows of the longest runs, of each seed at the rate that suits the other half of its seeds best."""
-    if (id(t), model) not in SEEN:
-        SEEN[id(t), model] = t, _runs(t, model)
-    return SEEN[id(t), model][1]
-
-
-def _runs(t, model: str) -> pd.DataFrame:
-    m = t["language_model_metrics"].query("model == @model")
+def final(t, model: str) -> pd.DataFrame:
+    """Losses of the longest runs, at the rate that suits the other half of the seeds."""
+    m = t["language_model_metrics"]
+    m = m[m.model == model]
     m = m[(m.steps == m.steps.max()) & (m.step == m.steps)]
-    chosen = [m.iloc[:0]]
-    for _, v in m.groupby("variant"):
-        rates, seeds = sorted(set(v.base_learning_rate)), sorted(set(v.seed))
-        for seed, run in v.groupby("seed"):
-            half = v[[(seeds.index(s) - seeds.index(seed)) % 2 == 1 for s in v.seed]]
-            rate = (
-                half.groupby("base_learning_rate").valid_loss.mean().idxmin()
-                if len(rates) > 1 and len(half)
-                else rates[0]
-            )
-            if len(rates) == 1 or len(half):
-                chosen.append(run[run.base_learning_rate == rate])
-    return pd.concat(chosen)
-
-
-def final(tables, model: str, column: str = "valid_loss") -> pd.DataFrame:
-    """One row a seed, one column a variant, at the last step."""
-    return runs(tables, model).set_index(["seed", "variant"])[column].unstack()
+    m = at_best_rates(m, "valid_loss") if m.base_learning_rate.nunique() > 1 else m
+    return m.set_index(["seed", "variant"]).valid_loss.unstack()
 
 
 BASES = {"gpt_rates": "gpt", "bytes_rates": "gpt_bytes"}
-
-
-def difference(t, model: str, high: str, low: str, column: str = "valid_loss") -> pd.Series:
-    losses = final(t, model, column)
-    if not {high, low} <= set(losses):
-        return pd.Series(dtype=float)
-    return (losses[high] - losses[low]).dropna()
-
-
-def value(t, model: str, variant: str = "layernorm") -> pd.Series:
-    """What attention is worth, by seed; models with lists are held against a mean."""
-    if model not in BASES:
-        return difference(t, model, "no_attention", variant)
-    return bare(t, model) - final(t, model)[variant].dropna()
 
 
 def bare(t, model: str) -> float:
@@ -68,11 +26,8 @@ def bare(t, model: str) -> float:
     return (own if "no_attention" in own else final(t, BASES.get(model, model))).no_attention.mean()
 
 
-SCALING = ("projection", "layernorm")
-
-
-def gap(model):
-    return lambda t: difference(t, model, *SCALING).mean()
+def gap(model, high="projection", low="layernorm"):
+    return lambda t: final(t, model).reindex(columns=[low, high]).diff(axis=1)[high].mean()
 
 
 PAPER_RATE = "gpt_paper_rate"
@@ -126,9 +81,8 @@ def stable_rates(t, model, loss) -> pd.Series:
 def learnt(t, model: str = "gpt_bytes") -> float:
     """The ratio of the steps to half of attention without scaling and with it; of runs that never do, the last."""
     m = t["language_model_metrics"].query("model == @model")
-    runs = m.groupby(["seed", "variant"])
-    steps = {key: min(arrival(run, "valid_loss", half(t, model)), run.step.max()) for key, run in runs}
-    steps = np.log(pd.Series(steps).unstack())
+    runs = arrivals(m, ["seed", "variant"], "valid_loss", half(t, model))
+    steps = np.log(runs.steps.fillna(runs.last_step)).unstack()
     return float(np.exp((steps.projection - steps.layernorm).mean()))
 
 
@@ -148,15 +102,13 @@ def percent(k: pd.DataFrame, *by: str) -> pd.Series:
 
 def by_layer(model, variant, site, **options):
     """Mean over seeds of the mean over layers of the mean over contexts and heads."""
-    return lambda t: (
-        percent(of_keys(t, model, variant, site, **options), "seed", "layer").unstack().mean(axis=1).mean()
-    )
+    return lambda t: percent(of_keys(t, model, variant, site, **options), "seed", "layer").mean()
 
 
 def hit(t, model, variant) -> pd.Series:
     """Per cent of sentences with an unselectable key, by seed."""
     k = of_keys(t, model, variant, "after_norm", "sentences")
-    worst = k.pivot_table(index=["seed", "context"], values="n_unselectable", aggfunc="max").n_unselectable
+    worst = k.groupby(["seed", "context"]).n_unselectable.max()
     return worst.gt(0).groupby("seed").mean() * 100
 
 
@@ -189,8 +141,8 @@ RECOMPUTED = {
     "attention_learnt": learnt,
     "random_keys": lambda t: matrices(t, small_corner(t)),
     "random_keys_layernorm": lambda t: matrices(t, "norm == 'layernorm'"),
-    "attention_worth": lambda t: value(t, "gpt").mean(),
-    "attention_worth_bytes": lambda t: value(t, "gpt_bytes").mean(),
+    "attention_worth": gap("gpt", "no_attention"),
+    "attention_worth_bytes": gap("gpt_bytes", "no_attention"),
     "table_1": by_layer("gpt", "projection", "after_norm"),
     "table_1_bytes": by_layer("gpt_bytes", "projection", "after_norm"),
     "table_1_paper_rate": by_layer(PAPER_RATE, "projection", "after_norm"),
@@ -200,14 +152,14 @@ RECOMPUTED = {
     "loss_gap_short": gap("gpt"),
     "loss_gap_best_rate": gap("gpt_rates"),
     "loss_gap_best_rate_bytes": gap("bytes_rates"),
-    "loss_gap_keys": lambda t: difference(t, PAPER_RATE, "projection", "layernorm_shrunk").mean(),
+    "loss_gap_keys": gap(PAPER_RATE, low="layernorm_shrunk"),
     "attention_needs_size": lambda t: (scores(t).projection_grown - scores(t).projection).mean(),
     "size_or_scaling": lambda t: size_and_scaling(t)[0],
     "gap_is_attention": short_of_attention,
     "size_in_scores": beyond_half_in_scores,
     "stability": lambda t: float(np.exp(stable_rates(t, "gpt_rates", midway).mean())),
     "stability_bytes": lambda t: float(np.exp(stable_rates(t, "bytes_rates", half).mean())),
-    "project_keys_bytes": lambda t: difference(t, "gpt_bytes", "layernorm", "scale").mean(),
+    "project_keys_bytes": gap("gpt_bytes", "layernorm", "scale"),
     "table_3": lambda t: hit(t, "gpt", "projection").mean(),
     "heads": by_layer("gpt", "layernorm", "head", causal=True),
     "heads_qk_norm": by_layer("gpt", "layernorm_qk", "head"),
@@ -219,11 +171,9 @@ CONTROLS = {
     "table_1": by_layer("gpt", "projection", "after_norm", checkpoint="initial"),
     "table_1_paper_rate": by_layer(PAPER_RATE, "projection", "after_norm", checkpoint="initial"),
     "table_2_paper_rate": by_layer(PAPER_RATE, "layernorm", "before_norm", checkpoint="initial"),
-    "loss_gap": lambda t: difference(t, PAPER_RATE, "projection", "layernorm_shrunk").mean(),
+    "loss_gap": gap(PAPER_RATE, low="layernorm_shrunk"),
     "loss_gap_short": gap("gpt_rates"),
-    "loss_gap_best_rate_bytes": lambda t: difference(
-        t, "bytes_rates", "projection_scalar", "layernorm"
-    ).mean(),
+    "loss_gap_best_rate_bytes": gap("bytes_rates", "projection_scalar"),
     "size_or_scaling": lambda t: size_and_scaling(t)[1],
     "heads_qk_norm": by_layer("gpt", "layernorm", "head"),
 }

@@ -1,12 +1,8 @@
-"""The measured numbers of the claims about projection, computed again from the tables with other, plain code.
-
-Nothing here comes from layernorm_roles.evidence: a mistake there must not be repeated by import.
-"""
+"""The claims about projection, computed again from the tables by code that shares none with evidence."""
 
 import numpy as np
 import pandas as pd
-import plain
-from plain import arrival
+from plain import arrivals, at_best_rates
 
 
 def wide(values: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -27,12 +23,14 @@ def at(tables, experiment, step=None):
     return m[m.step == (m.step.max() if step is None else step)]
 
 
-def arrivals(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The step at which every run has a test loss of 0.5, or its last: one row a seed, one column a variant."""
-    runs = metrics.groupby(["seed", "variant"])
-    return pd.Series(
-        {key: min(arrival(run, "test_loss", 0.5), run.step.max()) for key, run in runs}
-    ).unstack()
+def steps_of(t, experiment, *further: str) -> pd.DataFrame:
+    """The step at which every run has a test loss of 0.5, or its last: columns seed, variant, `further` and steps.
+
+    Column `worse` is infinite for a run that does not get there.
+    """
+    runs = of(t["majority_metrics"], experiment=experiment)
+    runs = arrivals(runs, ["seed", "variant", *further], "test_loss", 0.5).reset_index()
+    return runs.assign(worse=np.log(runs.steps).fillna(np.inf), steps=runs.steps.fillna(runs.last_step))
 
 
 def ratio(frame: pd.DataFrame, over: str, under: str) -> float:
@@ -46,37 +44,12 @@ def difference(frame: pd.DataFrame, one: str, other: str) -> float:
 
 
 def faster(experiment):
-    return lambda t: ratio(
-        arrivals(of(t["majority_metrics"], experiment=experiment)), "scale_released", "layernorm"
-    )
-
-
-def best(tables, by) -> pd.DataFrame:
-    """Experiment rates: the runs of each seed at the rate with the lowest `by` in the other half of the seeds.
-
-    `by` takes the runs of one variant to a frame with a row a seed and a column a rate.
-    """
-    m, chosen = of(tables["majority_metrics"], experiment="rates"), []
-    for _, v in m.groupby("variant"):
-        values = by(v)
-        for i, seed in enumerate(values.index):
-            rate = plain.best(values.iloc[(i + 1) % 2 :: 2])
-            chosen.append(of(v, seed=seed, base_learning_rate=rate))
-    return pd.concat(chosen)
-
-
-def slow(v: pd.DataFrame) -> pd.DataFrame:
-    runs = v.groupby(["seed", "base_learning_rate"])
-    return pd.Series({key: np.log(arrival(run, "test_loss", 0.5)) for key, run in runs}).unstack()
-
-
-def wrong(v: pd.DataFrame) -> pd.DataFrame:
-    end = v[v.step == v.step.max()]
-    return 1 - end.set_index(["seed", "base_learning_rate"]).test_accuracy.unstack()
+    return lambda t: ratio(wide(steps_of(t, experiment), "steps"), "scale_released", "layernorm")
 
 
 def faster_best_rate(t):
-    return ratio(arrivals(best(t, slow)), "scale_released", "layernorm")
+    best = at_best_rates(steps_of(t, "rates", "base_learning_rate"), "worse")
+    return ratio(wide(best, "steps"), "scale_released", "layernorm")
 
 
 def accuracy(experiment, one, other, step=None, **where):
@@ -84,8 +57,9 @@ def accuracy(experiment, one, other, step=None, **where):
 
 
 def accurate_best_rate(t):
-    b = best(t, wrong)
-    return 100 * difference(wide(b[b.step == b.step.max()], "test_accuracy"), "layernorm", "scale_released")
+    ends = at(t, "rates")
+    best = at_best_rates(ends.assign(worse=-ends.test_accuracy), "worse")
+    return 100 * difference(wide(best, "test_accuracy"), "layernorm", "scale_released")
 
 
 def parallel(experiment):
@@ -116,9 +90,8 @@ def plane(experiment, variant, centre):
 
 
 def size(t):
-    s = np.log(arrivals(of(t["majority_metrics"], experiment="d8"))).dropna(
-        subset=["layernorm", "scale", "layernorm_small", "scale_released"]
-    )
+    s = np.log(wide(steps_of(t, "d8"), "steps"))
+    s = s[["layernorm", "scale", "layernorm_small", "scale_released"]].dropna()
     return float(np.exp((s.layernorm_small + s.scale_released - s.layernorm - s.scale).mean() / 2))
 
 

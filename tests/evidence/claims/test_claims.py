@@ -35,18 +35,6 @@ def test_every_claim_names_its_control_its_rule_and_tables_that_exist():
     assert CLAIMS["faster_uniform"].source == CLAIMS["faster"].source + "; on other data"
 
 
-def test_a_row_has_students_interval_of_the_number_and_of_its_control():
-    own, best = worlds.losses(0.05, seeds=4, spread=0.02), worlds.losses(0.1, 5, 0.03, "gpt_rates")
-    table = pd.concat([own, best])
-    row = verdict_on("loss_gap_short", language_model_metrics=table)[1]
-    for column, ends, model in (("measured", "ci", "gpt"), ("control_measured", "control", "gpt_rates")):
-        last = table[(table.step == 1000) & (table.model == model)]
-        loss = last.pivot(index="seed", columns="variant", values="valid_loss")
-        low, high = stats.ttest_1samp(loss.projection - loss.layernorm, 0).confidence_interval()
-        assert (row[f"{ends}_low"], row[f"{ends}_high"]) == approx((low, high))
-        assert row[column] == approx((low + high) / 2)
-
-
 STEPS = {"layernorm": 1.0, "scale_released": 1.1, "scale": 0.97, "layernorm_small": 1.5}
 
 
@@ -153,14 +141,3 @@ def test_a_misspelt_name_in_an_entry_is_refused_by_name(changes, word):
     new_claim()
     with pytest.raises(ValueError, match=word):
         new_claim(**changes)
-
-
-def test_a_comparison_in_yaml_gets_its_row_and_its_words():
-    tables = {"majority_metrics": worlds.metrics({"layernorm": 1.0, "scale": 2.4}, seeds=5)}
-    new = new_claim(source="Brody, Figure 9", unit="×")
-    outcome = new.judge(tables)
-    (row,) = new.comparisons(outcome)
-    assert row["comparison"] == "scale over layernorm" and row["asked"] == "at least 1.73"
-    assert (row["met"], row["role"], row["n_runs"], row["unit"]) == (True, "effect", 5, "×")
-    assert new.verdict(outcome) == "reproduced" and new.row(outcome, tables)["measured"] == row["estimate"]
-    assert new.numbers["steps_ratio"] == 3 and new.numbers["TEST_LOSS"] == 0.5

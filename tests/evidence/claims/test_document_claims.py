@@ -13,6 +13,7 @@ GRADIENTS = {"pre": (0.1, -2), "none": (-0.5, -9)}
 PRE, POST = ([(name, seed) for seed in range(3)] for name in ("pre", "post"))
 DIVERGED = "of these runs diverged and count as infinitely bad."
 PROBE = worlds.position_probe((0.8, 0.1), (0.9, 0.5))
+UNTRAINED = PROBE.assign(position_accuracy=PROBE.position_accuracy[PROBE.step == 0])
 WORLDS = [
     ("geometry", worlds.geometry(), "holds"),
     ("geometry", worlds.geometry(difference=1e-3), "partial"),
@@ -62,23 +63,12 @@ WORLDS = [
     ("placement", worlds.placement({0.001: 0.5}).query("placement == 'pre'"), "not tested: no post-norm."),
     ("placement", worlds.placement({0.001: 0.5}, lost=POST), f"holds: 3 {DIVERGED}"),
     ("placement", worlds.placement({0.001: 0.5}, lost=PRE), f"does not hold: 3 {DIVERGED}"),
-    (
-        "placement",
-        worlds.placement({0.001: 0.5}, lost=POST[:1]),
-        f"not tested: 1 {DIVERGED}",
-    ),  # it may be this seed
-    (
-        "placement",
-        worlds.placement({0.001: 0.5}, lost=PRE + POST),
-        f"does not hold: 6 {DIVERGED}",
-    ),  # neither is worse
+    # it may be this seed; and neither is worse
+    ("placement", worlds.placement({0.001: 0.5}, lost=POST[:1]), f"not tested: 1 {DIVERGED}"),
+    ("placement", worlds.placement({0.001: 0.5}, lost=PRE + POST), f"does not hold: 6 {DIVERGED}"),
     # networks whose first layer has no gradient have lost all decades
     ("residual_connections", worlds.untrained_gradients(GRADIENTS | {"none": (-0.5, -400)}), "holds"),
-    (
-        "residual_position",
-        PROBE.assign(position_accuracy=PROBE.position_accuracy.where(PROBE.step == 0)),
-        "not tested",
-    ),
+    ("residual_position", UNTRAINED, "not tested"),
     ("residual_position", PROBE[PROBE.residual], "not tested"),
     ("residual_position", PROBE[PROBE.placement == "post"], "not tested"),
 ]

@@ -33,16 +33,14 @@ def changed(before, after):
 
 def test_a_threshold_changes_the_rules_that_name_it():
     def with_number(name, value):
-        numbers = [
-            {**claim.numbers, **({name: value} if name in claim.numbers else {})} for claim in claims.CLAIMS
-        ]
-        copies = zip(claims.CLAIMS, numbers, strict=True)
-        return changed(
-            hashes(), hashes(of=[claim.model_copy(update={"numbers": own}) for claim, own in copies])
-        )
+        own = [{**claim.numbers, name: value} if name in claim.numbers else {} for claim in claims.CLAIMS]
+        pairs = zip(claims.CLAIMS, own, strict=True)
+        copies = [claim.model_copy(update={"numbers": new} if new else {}) for claim, new in pairs]
+        return changed(hashes(), hashes(of=copies))
 
     assert len(set(hashes().values())) == len(hashes())
     assert with_number("FLAT", 2e-3) == {"plane", "plane_affine"}
+    assert {"faster", "faster_best_rate"} <= with_number("steps_ratio", 4.0) < set(CLAIMS), "of the paper"
     assert {"faster", "size_or_projection"} <= with_number("TEST_LOSS", 0.4) < set(CLAIMS)
 
 
@@ -61,7 +59,6 @@ def test_only_the_settings_that_a_claim_depends_on_count():
     deeper = with_settings(majority={"d8": {"steps": 10}, "d3": {"steps": 21}})
     assert "plane" in deeper and "faster" not in deeper
     assert with_settings(first_seed=8) == set(CLAIMS)
-    assert with_settings(statements={"fusion": {"seeds": 3}}) == {"fusion_residual", "fusion_norm"}
     wider = with_settings(language_model={"gpt": {"steps": 5}, "gpt_bytes": {"steps": 7}})
     assert "table_1_bytes" in wider and "table_1" not in wider
     shared_out = {"d8": {"steps": 10, "runs_per_job": 2, "checkpoint_every": 5}, "d3": {"steps": 20}}

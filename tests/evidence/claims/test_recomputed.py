@@ -21,7 +21,7 @@ def test_every_claim_is_recomputed_once():
 
 
 @pytest.mark.parametrize(
-    "file", [HERE / "plain.py", *HERE.glob("*/recomputed_*.py")], ids=lambda file: file.stem
+    "file", [HERE / "plain.py", *HERE.rglob("recomputed_*.py")], ids=lambda file: file.stem
 )
 def test_the_second_computation_shares_no_code_with_the_first(file):
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

@@ -88,10 +88,3 @@ def test_what_a_claim_says_beside_its_number_can_make_it_partial_and_no_better()
         assert against == ("partial" if number == "reproduced" else number)
         unknown = rules.verdict(own, isolated, UNDECIDED)
         assert unknown == ("not tested" if number == "reproduced" else number)
-
-
-def test_at_most_counts_the_undecided_against():
-    few, many, either = Estimate(0.2, 0.1, 0.3), Estimate(3.0, 2.0, 4.0), Estimate(1.0, 0.5, 1.5)
-    assert rules.at_most(few, 1.0, few) == SEEN and rules.at_most(many, 1.0, many) == ABSENT
-    for estimate, worst in ((few, many), (few, either), (either, many)):
-        assert rules.at_most(estimate, 1.0, worst) == UNDECIDED

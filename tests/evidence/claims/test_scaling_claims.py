@@ -4,9 +4,7 @@ import pandas as pd
 import pytest
 import worlds
 from judging import assert_judged, known, verdict_on
-from pytest import approx
 
-from layernorm_roles.evidence.analysis.heads import narrower
 from layernorm_roles.gaussian_keys import expected_unselectable
 
 # Random keys: shares of matrices with an unselectable key in few dimensions and in many
@@ -158,20 +156,3 @@ def test_known_worlds(name, world, expected):
 def test_what_is_asked_of_a_width_are_half_and_twice_the_gaussian_keys():
     asked = verdict_on("head_widths", **more())[1].rows["d_head = 4"].asked
     assert asked == f"at most {200 * LAW[4]:.3g} and more than {50 * LAW[4]:.3g}"
-
-
-def test_only_keys_that_could_count_as_not_used():
-    """In the first context 160 of 200 keys could and 80 do: half of those that could."""
-    row = verdict_on("ceilings_not_used", **ceilings(received=0.4, contexts=2))[1]
-    assert row.measured == approx((100 * (160 - 80) / 160 + 100 * (158 - 77) / 158) / 2)
-
-
-def test_only_models_that_differ_in_the_width_of_heads_alone_are_compared():
-    keys = heads(LIKE_GAUSSIAN)["key_selectability"]
-    assert narrower(keys, "gpt_bytes") == {2: "heads_2", 4: "heads_4", 8: "heads_8"}
-    assert narrower(keys, "heads_4") == {2: "heads_2"} and narrower(keys, "nobody") == {}
-    wide = (keys.model == "heads_4") & (keys.site == "after_norm")
-    other = keys.assign(
-        dimensions=keys.dimensions.mask(wide, 32), n_keys=keys.n_keys.mask(keys.model == "heads_2", 500)
-    )
-    assert narrower(other, "gpt_bytes") == {8: "heads_8"}

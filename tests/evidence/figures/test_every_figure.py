@@ -51,9 +51,8 @@ def functions(folder, returns):
 
 
 def test_the_list_names_every_function_and_tables_that_exist_and_claims_name_entries_of_the_list():
-    assert {figure.draw for figure in shown.FIGURES.values()} == functions("figures", "Figure") - {
-        "style.note"
-    }
+    drawing = functions("figures", "Figure") - {"style.note"}
+    assert {figure.draw for figure in shown.FIGURES.values()} == drawing
     listed = {f"{table.group}.{table.name}" for table in shown.TABLES.values()}
     assert listed == functions("tables", "Readable") - {"readable.make"}
     for exhibit in (*shown.FIGURES.values(), *shown.TABLES.values()):
@@ -83,8 +82,8 @@ def test_presets_have_every_figure_and_one_experiment_of_a_user_those_that_show_
 
 
 def test_figures_of_variants_without_seeds_are_left_out():
-    assert "figure_1a" not in without("majority", "d3", "scale_released")
-    assert "figure_1b" in without("majority", "d3", "scale_released")
+    left = without("majority", "d3", "scale_released")
+    assert "figure_1a" not in left and "figure_1b" in left
     assert "figure_1b" not in without("majority", "d3", "layernorm")
     assert "figure_2a" in without("majority", "d8", "layernorm")
     assert "figure_4a" in without("language_model", "gpt", "projection")

@@ -10,15 +10,9 @@ from layernorm_roles.evidence.analysis.attention_by_step import dose, onsets
 from layernorm_roles.evidence.analysis.language_model import losses_without_attention
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures.attention_by_step import DOSES
-from layernorm_roles.evidence.figures.language_model import alike, by_rate
+from layernorm_roles.evidence.figures.language_model import alike
 from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.variants import BUILT_IN
-
-
-def final(model, steps=400):
-    """Final validation losses, a row a variant and rate, a column a seed; the lost run has an infinite one."""
-    ends = world.language_model_metrics().query("model == @model and steps == step == @steps")
-    return ends.pivot(index=["variant", "base_learning_rate"], columns="seed", values="valid_loss")
 
 
 @pytest.mark.parametrize(("figure", "column"), [("figure_4a", "train_loss"), ("figure_4b", "valid_loss")])
@@ -53,11 +47,13 @@ def test_the_axis_of_differences_is_that_of_the_second_half_and_names_what_is_be
 def test_loss_by_rate_has_runs_that_trained_and_marks_those_that_did_not():
     (axes,) = world.drawn("loss_by_rate").axes
     assert axes.get_title() == "swept, 400 steps" and axes.get_xscale() == "log"
+    ends = world.language_model_metrics().query("model == 'swept' and steps == step == 400")
+    ends = ends[np.isfinite(ends.valid_loss)].set_index("variant").valid_loss
     for variant in ("layernorm", "projection"):
         colour = curve(axes, name(variant)).get_color()
         dots = [dot for dot in axes.lines if dot.get_marker() == "." and dot.get_color() == colour]
-        expected = sorted(final("swept").replace(np.inf, np.nan).loc[variant].stack().dropna())
-        np.testing.assert_allclose(sorted(np.concatenate([dot.get_ydata() for dot in dots])), expected)
+        heights = np.concatenate([dot.get_ydata() for dot in dots])
+        np.testing.assert_allclose(sorted(heights), sorted(ends[variant]))
     rates = {"layernorm": 0.1, "projection": 0.01}
     for ring in named(axes, "largest rate at which no run diverges"):
         (variant,) = [v for v in rates if BUILT_IN[v].colour == ring.get_markeredgecolor()]
@@ -69,15 +65,6 @@ def test_loss_by_rate_has_runs_that_trained_and_marks_those_that_did_not():
     (reference,) = named(axes, BUILT_IN["no_attention"].label)
     bare = losses_without_attention(world.language_model_metrics(), "swept")
     assert len(bare) and reference.get_ydata()[0] == pytest.approx(bare.mean())
-
-
-def test_the_loss_without_attention_is_that_of_the_model_whose_runs_stand_for_it():
-    table = world.language_model_metrics().replace({"model": {"swept": "gpt_rates"}})
-    table = table[(table.model != "gpt_rates") | (table.variant != "no_attention")]
-    figure = by_rate(table, {"gpt_rates": world.MODELS["swept"]})
-    (reference,) = named(figure.axes[0], BUILT_IN["no_attention"].label)
-    (bare,) = final("gpt").loc["no_attention"].mean(axis=1)
-    assert reference.get_ydata()[0] == pytest.approx(bare)
 
 
 def test_models_that_differ_in_their_rates_alone_share_a_panel():
@@ -169,24 +156,20 @@ def test_dose_and_response_has_a_mark_for_each_run_and_shows_those_that_do_not_g
     figure = world.draw("dose_response", majority_metrics=metrics.assign(test_loss=np.where(early, 0.6, 0.4)))
     begins, majority = ([line for line in axes.lines if line.get_marker() != "None"] for axes in figure.axes)
     found = onsets(world.language_model_attention())
-    families = {
-        "layernorm": "layernorm layernorm_shrunk quarter",
-        "projection": "projection projection_grown",
-    }
-    for kind, variants in (families | {"shrunk_qk": "shrunk_qk"}).items():
+    families = {"layernorm": "layernorm layernorm_shrunk quarter", "shrunk_qk": "shrunk_qk"}
+    families |= {"projection": "projection projection_grown"}
+    for kind, variants in families.items():
         runs = found[found.variant.isin(variants.split())]
         there, never = (line for line in begins if line.get_label() == DOSES[kind]["label"])
         assert never.get_markerfacecolor() == "none" != there.get_markerfacecolor()
-        assert {*map(tuple, there.get_xydata())} == {
-            *runs.dropna()[["input_rms", "onset"]].itertuples(False, None)
-        }
+        points = runs.dropna()[["input_rms", "onset"]].to_numpy().tolist()
+        assert sorted(there.get_xydata().tolist()) == sorted(points)
         assert sorted(never.get_xdata()) == sorted(runs.input_rms[runs.onset.isna()])
         assert all(400 < y < figure.axes[0].get_ylim()[1] for y in never.get_ydata())
     assert sum(len(line.get_xdata()) for line in begins) == len(found)
     assert [text.get_text() for text in figure.axes[0].texts] == ["not by step 400"]
-    places = [
-        (line.get_label(), round(x, 2), y > 6000) for line in majority for x, y in line.get_xydata().tolist()
-    ]
+    points = [(line.get_label(), *point) for line in majority for point in line.get_xydata().tolist()]
+    places = [(label, round(x, 2), y > 6000) for label, x, y in points]
     normed, scaled = (DOSES[kind]["label"] for kind in ("layernorm", "scale"))
     expected = [(normed, 0.95, False), (normed, 0.24, True)] * 2
     assert sorted(places) == sorted(expected + [(scaled, x, False) for x in (0.13, 0.13, 0.53)])

@@ -167,11 +167,3 @@ def test_lines_show_the_numbers_of_readable_tables_and_intervals_of_at_least_thr
             low, high, number = (part.eval(end) for end in ends)
             shown = np.column_stack([low, high])[number >= 3]
             np.testing.assert_allclose(bars(axes, line.get_color()), shown.reshape(-1, 2))
-
-
-def test_marks_of_lower_bounds_count_each_run_that_ended_before_with_its_own_last_step():
-    axes = world.drawn("majority_by_rate").axes[1]
-    marked = sorted(line.get_ydata()[0] for line in axes.lines if line.get_marker() == "^")
-    table = RECOMPUTED["rates"](world.TABLES).reset_index().query("reached < runs")
-    assert len(marked) == len(table) > 1
-    np.testing.assert_allclose(marked, sorted(table.steps))

@@ -66,10 +66,8 @@ def test_ids_are_unique_and_links_lead_somewhere(tree):
 def test_every_figure_is_on_the_page_once_and_files_lie_beside_figures_and_tables(tree, world):
     pictures = list(tree.iter("img"))
     sources = {unquote(picture.get("src")) for picture in pictures}
-    assert (
-        sources == {f"figures/{name}.png" for name in world.plan["figures"]}
-        and len(pictures) == len(sources) > 3
-    )
+    assert sources == {f"figures/{name}.png" for name in world.plan["figures"]}
+    assert len(pictures) == len(sources) > 3
     assert all(each.get("alt") and int(each.get("width")) and int(each.get("height")) for each in pictures)
     for element in (*tree.iter("figure"), *tree.findall(".//details[@class='table']")):
         (files,) = element.findall(".//span[@class='files']")
@@ -177,21 +175,18 @@ def test_texts_of_readable_tables_are_escaped():
     assert fragment.find(".//table").get("class").split()[-1] == "texts-1"
 
 
-def test_the_comparisons_behind_a_claim_are_rows(world, tmp_path, monkeypatch):
+def test_the_comparisons_behind_a_claim_are_rows(world, tmp_path):
     asked = ("×", 10, "at least 1.73")
     compared = [
         ("faster", 1, "a over b", "steps", 2.39, 2.04, 2.81, *asked, True, "effect"),
         ("faster", 2, "c over b", "loss", 0.895, 0.842, 0.953, *asked, False, "control"),
-        ("parallel", 1, "c - b", "angle", 59.0, np.nan, np.nan, "°", 1, None, None, "context"),
+        ("parallel", 1, "c - b", "angle", 59.0, np.nan, np.nan, "°", 1, "", None, "context"),
     ]
     columns = "claim number comparison statistic estimate ci_low ci_high unit n_runs asked met role".split()
-    read, frames = store.read, {"comparisons": pd.DataFrame(compared, columns=columns)}
-    monkeypatch.setattr(
-        store, "read", lambda file, name: frames[name] if name in frames else read(file, name)
-    )
-    tables = [*world.plan["tables"], "comparisons"]
-    page = written(world, tmp_path, {"comparisons": world.inputs["claims"]}, tables=tables)
-    found = rows(parsed(page))
+    path = tmp_path / "comparisons.parquet"
+    store.write(pd.DataFrame(compared, columns=columns), path.stem, path, {})
+    tables = [*world.plan["tables"], path.stem]
+    found = rows(parsed(written(world, tmp_path, {path.stem: path}, tables=tables)))
     assert ["a over b", "steps", "2.39× [2.04, 2.81]", "at least 1.73", "yes", "10"] in found
     assert ["c over b", "loss", "0.895× [0.842, 0.953]", "at least 1.73", "no", "10"] in found
     assert ["c − b", "angle", "59.0°", "", "", ""] in found
@@ -222,18 +217,11 @@ def test_the_view_has_the_experiments_in_three_dimensions_whatever_their_names(t
 def test_the_origin_of_files_and_the_time_taken_stand_below_their_headings(tree):
     (origin,) = tree.findall(".//section[@aria-labelledby='provenance']")
     assert ["train", "7", "90 min", "512"] in rows(origin)
-    source = dict(
-        version="1",
-        git_commit="0123456789ab",
-        torch="2",
-        python="3",
-        device="cpu",
-        config_sha256="fedcba987654",
-    )
-    ((_, row),) = sections.provenance({"claims": source}).iterrows()
-    headings = ["table", "version", "commit", "torch", "Python", "device", "settings (SHA-256)"]
-    cells = ["claims.parquet", "1", "0123456789", "2", "3", "cpu", "fedcba9876"]
-    assert row.to_dict() == dict(zip(headings, cells, strict=True))
+    keys = ("version", "git_commit", "torch", "python", "device", "config_sha256")
+    source = dict(zip(keys, ("1", "0123456789ab", "2", "3", "cpu", "fedcba987654"), strict=True))
+    made = sections.provenance({"claims": source})
+    assert [*made] == ["table", "version", "commit", "torch", "Python", "device", "settings (SHA-256)"]
+    assert [*made.loc[0]] == ["claims.parquet", "1", "0123456789", "2", "3", "cpu", "fedcba9876"]
     named, card = "cpu (znver5 with 512-bit vectors)", "cuda (a card)"
     known = {("cpu",): ["cpu"], ("cpu", named): [named], ("cpu", f"{card}, cpu"): ["cpu", card]}
     for devices, expected in known.items():
@@ -263,9 +251,7 @@ def test_a_damaged_figure_is_refused(world, tmp_path):
 def test_every_printed_command_names_its_target_before_the_options_and_plans_a_run(tree):
     commands = {code.text for code in tree.iter("code") if code.text.startswith("snakemake")}
     targets = {claim.target for claim in CLAIMS}
-    assert commands == {
-        f"snakemake --cores all {name}{OPTIONS}" for name in ("", *(f"{t} " for t in targets))
-    }
+    assert commands == {f"snakemake --cores all {n}{OPTIONS}" for n in ("", *(f"{t} " for t in targets))}
     planned = [*shlex.split(text.command(" ".join(sorted(targets)), OPTIONS)), "--dry-run", "--quiet", "all"]
     done = subprocess.run([sys.executable, "-m", *planned], cwd=ROOT, text=True, capture_output=True)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]

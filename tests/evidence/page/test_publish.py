@@ -25,9 +25,8 @@ def names(world) -> list[str]:
 
 def test_what_is_kept_is_the_files_a_report_and_nothing_older(world, names, tmp_path):
     """Nor what an older kept run found, beside claims that were not run."""
-    run, kept, interrupted = (
-        tmp_path / name for name in ("run", "published", ".published.partial/published")
-    )
+    folders = ("run", "published", ".published.partial/published")
+    run, kept, interrupted = (tmp_path / name for name in folders)
     for folder in (kept / "figures", interrupted):
         folder.mkdir(parents=True)
         (folder / "figure_of_last_year.png").write_bytes(b"old")

@@ -76,24 +76,6 @@ def test_sentences_are_marked_where_their_tokens_are_unselectable(contexts):
         assert [(c, marked) for c, marked in shown if not c.isspace() and c != "□"] == whole
 
 
-ZEROS = ["0", "0", "0", "0", "–"]
-PAPER = {
-    "table_1": [ZEROS, ["51.0", "32.2", "34.7", "36.8", "–"]],
-    "table_2": [["44.8", "28.5", "22.3", "26.1", "–"], ZEROS],
-}
-
-
-@pytest.mark.parametrize("name", PAPER)
-def test_the_paper_stands_below_the_trained_model_of_its_size_alone(name):
-    main, *others = grids(made(name))
-    assert [*main.columns[3:-1]] == [f"layer {number}" for number in (1, 2, 3, 4)]
-    rows = main.to_numpy().tolist()
-    paper = {number: row for number, row in enumerate(rows) if row[1] == "paper, trained"}
-    assert [row[3:] for row in paper.values()] == PAPER[name]
-    assert all(rows[number - 1][:2] == [row[0], "trained"] for number, row in paper.items())
-    assert others and not any("paper, trained" in grid.to_numpy() for grid in others)
-
-
 @pytest.mark.parametrize(
     "table",
     [t for t in shown.TABLES.values() if {*t.inputs} - {"majority_metrics"} and t.name not in ELSEWHERE],
@@ -107,35 +89,32 @@ def test_a_reproduction_without_the_rows_says_so(table):
     assert made_of_nothing.parts == [table.none] or not table.none
 
 
+OPEN = "reproduced; untrained models pass too; p = 0.051 with Holm's correction"
+CLAIMS = {
+    "faster": ["partial", "3.00× [1.73, ∞]", "3 times", "1.00× [0.111, 9.00] (scale)", "8", "50 % [25, ∞]"],
+    "accurate": ["not tested", "4.00 points [−8.00, 12.0]", "–", "scale", "–", "−50 % [100, −150]"],
+    "table_1": [OPEN, "100 % [90.0, 110]", "–", "10.0 % [8.00, 12.0] (scale)", "6", "500 % [450, 550]"],
+    "geometry": ["holds", "1.00 [0, 2.00]", "–", "scale", "7", "33 % [0, 67]"],
+    "loss_gap": ["not run here", "–", "–", "scale", "–", "–"],
+}
+
+
 def test_claims_are_shown_with_units_controls_and_the_effect_over_the_reported_one():
-    """The effect of a ratio is its logarithm: log 2 / log 4. Holm's correction opens the verdict on an effect alone."""
-    none = {"statement": "", "statistic": "", "control": "", "n_seeds": 1}
-    rows = [
-        {"claim": "faster", "statement": "It's faster", "statistic": "steps", "paper_value": "3 times"}
-        | {"measured": 2.0, "ci_low": 1.0, "ci_high": 4.0, "reported": 4.0, "control": "scale; another"}
-        | {"control_measured": 1.0, "control_low": 0.5, "control_high": 2.0, "n_seeds": 8, "verdict": "partial"},
-        {"claim": "fusion_residual", "statement": "W_O - 1", "statistic": "share", "control": "nothing between"}
-        | {"n_seeds": 1, "verdict": "reproduced", "also_passed_by": "untrained models", "p_holm": 0.051},
-        *(none | {"claim": name, "verdict": verdict, "p_holm": p} for name, verdict, p in (
-            ("parallel", "holds", 0.049), ("plane", "holds", 0.1), ("loss_gap", "does not hold", 0.5))),
-    ]  # fmt: skip
-    table = made("claims", {"claims": pd.DataFrame(rows).reindex(columns=SCHEMAS["claims"].names)})
-    shown = {row[0]: row[1:] for row in grids(table)[0].to_numpy().tolist()}
-    numbers = ["2.00× [1.00, 4.00]", "3 times", "1.00× [0.500, 2.00] (scale)", "8", "50\u00a0% [0, 100]"]
-    assert shown["faster"] == ["It’s faster", "steps", "partial", *numbers]
-    others = "reproduced; untrained models pass too; p = 0.051 with Holm's correction"
-    expected = ["W_O\u00a0−\u00a01", "share", others, *"––", "nothing between", *"––"]
-    assert shown["fusion_residual"] == expected
-    verdicts = [shown[name][2] for name in ("parallel", "plane", "loss_gap")]
-    assert verdicts == ["holds", "holds; p = 0.1 with Holm's correction", "does not hold"]
-    assert {*table.frame.claim} == {*shown}
+    """The effect of a ratio is its logarithm: log 3 / log 9. Holm's correction opens the verdict on an effect alone."""
+    table = RANDOM["claims"].assign(statement="It's W_O - 1", statistic="steps", control="scale; another")
+    table["paper_value"] = table.claim.map({"faster": "3 times"})
+    table["n_seeds"], table["p_holm"] = [8, 1, 6, 1, 7, 0], [0.5, 0.5, 0.051, 1, 0.049, 0.5]
+    (shown,) = grids(made("claims", {"claims": table}))
+    rows = [[cell.replace("\u00a0", " ") for cell in row] for row in shown.to_numpy().tolist()]
+    assert {row[0]: row[3:] for row in rows} == CLAIMS
+    assert {tuple(row[1:3]) for row in rows} == {("It’s W_O − 1", "steps")}
 
 
 def test_files_hold_the_numbers_in_full_precision_and_the_table_to_read(tmp_path):
-    path, names = tmp_path / "majority_metrics.parquet", ("convergence", "widths")
+    path, names = tmp_path / "language_model_metrics.parquet", ("baselines", "losses_by_rate")
     store.write(RANDOM[path.stem], path.stem, path, {})
     outs = [tmp_path / file for name in names for file in shown.TABLES[name].files]
-    draw_groups({"settings": {}, "groups": ["majority"]}, [path], outs)
+    draw_groups({"settings": {}, "groups": ["language_model"]}, [path], outs)
     for name in names:
         pd.testing.assert_frame_equal(pd.read_csv(tmp_path / f"tables/{name}.csv"), made(name).frame)
         text = (tmp_path / f"tables/{name}.md").read_text(encoding="utf-8")
@@ -144,25 +123,21 @@ def test_files_hold_the_numbers_in_full_precision_and_the_table_to_read(tmp_path
 
 def test_two_reproductions_are_compared_claim_by_claim(tmp_path):
     """A claim differs by its verdict, by intervals that have no number in common, or because one of them lacks it."""
-    columns = ["claim", "measured", "ci_low", "ci_high", "n_seeds", "verdict"]
-    mine = [
-        ("faster", 2, 1.5, 2.5, 8, "holds"),
-        ("parallel", 50, 40, 60, 8, "partial"),
-        ("plane", 1, 1, 1, 1, "holds"),
-    ]
-    kept = [("faster", 3, 2.6, 3.4, 8, "partial"), ("parallel", 55, 45, 65, 8, "partial")]
     texts = dict.fromkeys("statement source setting statistic control reason role rule_fixed".split(), "")
-    for folder, rows in (("mine", mine), ("kept", kept)):
-        frame = pd.DataFrame(rows, columns=columns).reindex(columns=SCHEMAS["claims"].names).assign(**texts)
+    mine = RANDOM["claims"].assign(**texts, n_seeds=8)
+    kept = mine[mine.claim != "geometry"].set_index("claim", drop=False)
+    kept.loc["faster", ["measured", "ci_low", "ci_high", "verdict"]] = [1.5, 1.25, 1.625, "holds"]
+    kept.loc["table_1", ["measured", "ci_low", "ci_high"]] = [109, 108, 120]
+    for folder, frame in (("mine", mine), ("kept", kept)):
         store.write(frame, "claims", tmp_path / folder / "parquet/claims.parquet", {})
     outs = tmp_path / "c.csv", tmp_path / "c.md"
     assert compare(tmp_path / "mine", tmp_path / "kept", *outs) == [
-        "faster: another verdict, intervals apart; mine: 2.00× [1.50, 2.50], holds; kept: 3.00× [2.60, 3.40], partial",
-        "plane: in one of them only; mine: 1.00° [1.00, 1.00], holds; kept: –",
+        "faster: another verdict, intervals apart; mine: 3.00× [1.73, ∞], partial; kept: 1.50× [1.25, 1.62], holds",
+        "geometry: in one of them only; mine: 1.00 [0, 2.00], holds; kept: –",
     ]
     written = pd.read_csv(outs[0]).set_index("claim").measured_other
-    assert written.to_dict() == pytest.approx({"faster": 3, "parallel": 55, "plane": np.nan}, nan_ok=True)
-    row = "| parallel | 50.0° [40.0, 60.0], partial | 55.0° [45.0, 65.0], partial |"
+    assert (written["faster"], written["table_1"]) == (1.5, 109) and np.isnan(written["geometry"])
+    row = "| table_1 | 100 % [90.0, 110], reproduced | 109 % [108, 120], reproduced |"
     assert row in " ".join(outs[1].read_text(encoding="utf-8").split())
     with pytest.raises(ValueError, match="never has no verdicts; run snakemake"):
         compare(tmp_path / "never", tmp_path / "kept", *outs)

@@ -143,7 +143,7 @@ def _text(value: Any) -> str:
 
 def _answer(row: Any) -> str:
     """Whether what is asked of a comparison is met; nothing where nothing is asked, open where the runs cannot tell."""
-    if pd.isna(row.asked):
+    if not row.asked:
         return ""
     return "open" if pd.isna(row.met) else "yes" if row.met else "no"
 
