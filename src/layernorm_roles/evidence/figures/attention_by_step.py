@@ -52,7 +52,7 @@ _VIOLET = (
 )
 
 DOSES = {
-    kind: {"label": words, "color": colour or BUILT_IN[kind].colour, "marker": marker, "ls": ""}
+    kind: dict(label=words, color=colour or BUILT_IN[kind].colour, marker=marker, ls="")
     for kind, words, colour, marker in (
         ("layernorm", "LayerNorm × constant", None, "o"),
         ("projection", "projection × constant", None, "s"),
@@ -114,12 +114,12 @@ def _marks(axes: Axes, runs: pd.DataFrame, x: str, y: str) -> None:
     """Draw a mark for each run at its columns x and y; a run without y stands, hollow, above the last step of all."""
     last = runs.last_step.max()
     for kind, part in runs.groupby("kind"):
-        look = DOSES[kind] | {"ms": 5, "alpha": 0.7}
+        look = DOSES[kind] | dict(ms=5, alpha=0.7)
         there, never = part.dropna(subset=y), part[part[y].isna()]
         axes.plot(there[x], there[y], **look)
         axes.plot(never[x], np.full(len(never), 1.06 * last), mfc="none", **look)
     axes.axhline(1.02 * last, color=style.GREY, lw=0.6, ls=":")
-    place = {"xy": (1, 1.015 * last), "xycoords": ("axes fraction", "data"), "ha": "right", "va": "top"}
+    place = dict(xy=(1, 1.015 * last), xycoords=("axes fraction", "data"), ha="right", va="top")
     axes.annotate(f"not by step {int(last):,}", fontsize=7, color=style.GREY, **place)
     axes.set(xscale="log", ylim=(0, 1.1 * last))
     axes.set_yticks([tick for tick in axes.get_yticks() if tick <= last])

@@ -22,13 +22,13 @@ LOSSES = {"train_loss": "training loss", "valid_loss": "validation loss"}
 BASE, WITHOUT = PAPER_SCALING
 """LayerNorm, whose losses are subtracted from those of other variants, and the variant without its scaling."""
 
-UNIGRAM = {"label": "token frequencies (unigram)", "color": "#404040", "ls": ":", "lw": 1.0}
+UNIGRAM = dict(label="token frequencies (unigram)", color="#404040", ls=":", lw=1.0)
 """Look of the line at the loss of a model that knows the frequencies of the training tokens alone."""
 
 SHOWN_ALONE = (PAPER_MODEL, "gpt_paper_rate")
 """Models with figures of their own: those of the paper's sizes, and of its learning rate and number of steps, too."""
 
-GAP = {"label": "paper, projection only − LayerNorm at step 50,000", "mec": BUILT_IN[WITHOUT].colour}
+GAP = dict(label="paper, projection only − LayerNorm at step 50,000", mec=BUILT_IN[WITHOUT].colour)
 GAP |= style.PAPER_MARK
 """Look of the difference between the losses that the paper reports."""
 
@@ -114,7 +114,7 @@ def loss_and_differences(panels: Iterable[Axes], runs: pd.DataFrame, column: str
     ends = gaps[gaps.step == last].groupby("variant").difference.mean()
     for number, (name, end) in enumerate(ends[(ends <= low) | (ends >= high)].items()):
         text = f"{looks[name]['label']} {end:+.2f} {'↑' if end > 0 else '↓'}".replace("-", "−")
-        place = {"xycoords": "axes fraction", "ha": "right", "va": "top", "fontsize": 7}
+        place = dict(xycoords="axes fraction", ha="right", va="top", fontsize=7)
         right.annotate(text, (0.98, 0.98 - 0.1 * number), color=looks[name]["color"], **place)
     right.set(title="difference from LayerNorm, equal seeds", ylabel="loss − LayerNorm's\n(nats per token)")
     right.set_ylim(low, high)
@@ -123,11 +123,11 @@ def loss_and_differences(panels: Iterable[Axes], runs: pd.DataFrame, column: str
 # Learning rates and lengths of training
 
 
-BARE = {"label": BUILT_IN[NO_ATTENTION_VARIANT].label, "color": BUILT_IN[NO_ATTENTION_VARIANT].colour}
-BARE |= {"ls": "-.", "lw": 1.0}
+BARE = dict(label=BUILT_IN[NO_ATTENTION_VARIANT].label, color=BUILT_IN[NO_ATTENTION_VARIANT].colour)
+BARE |= dict(ls="-.", lw=1.0)
 """Look of the line for the loss without attention, at the best learning rate."""
 
-DIVERGED = {"label": "diverged runs", "color": style.GREY, "marker": "x", "ms": 4.5, "mew": 1.2, "ls": ""}
+DIVERGED = dict(label="diverged runs", color=style.GREY, marker="x", ms=4.5, mew=1.2, ls="")
 """Look of the diverged runs of a rate, at the top of the axes; they have the colour of their variant."""
 
 LARGEST = {"label": "largest rate at which no run diverges", "mec": style.GREY, **style.RING}
@@ -187,10 +187,10 @@ def _loss_by_rate(axes: Axes, ends: pd.DataFrame, look: style.Look, top: float) 
     lost = rates & set(ends.base_learning_rate[np.isinf(ends.valid_loss)])
     if len(finite):
         curve = style.line(axes, finite, "base_learning_rate", "valid_loss", spread="bars", **look)
-        dots = {"marker": ".", "ls": "", "ms": 4, "alpha": 0.5, "color": colour}
+        dots = dict(marker=".", ls="", ms=4, alpha=0.5, color=colour)
         axes.plot(finite.base_learning_rate * shift, finite.valid_loss, **dots)
         if rates - lost:
             largest = max(rates - lost) * shift
-            axes.plot(largest, curve["mean"][largest], **LARGEST | {"mec": colour})
+            axes.plot(largest, curve["mean"][largest], **LARGEST | dict(mec=colour))
     for rate in sorted(lost):
-        axes.plot(rate * shift, top, clip_on=False, zorder=5, **DIVERGED | {"color": colour})
+        axes.plot(rate * shift, top, clip_on=False, zorder=5, **DIVERGED | dict(color=colour))

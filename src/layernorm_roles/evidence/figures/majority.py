@@ -26,7 +26,7 @@ AXES = {
 COLUMNS = ("test_loss", "test_accuracy", "query_angle_mean", "unequal")
 """What the figure `grid` shows of each experiment against the steps, in as many columns of panels."""
 
-RANDOM = {"label": "random direction", "color": "#999999", "lw": 0.8, "ls": ":"}
+RANDOM = dict(label="random direction", color="#999999", lw=0.8, ls=":")
 """Look of the line at the mean angle between a random direction and the ones vector."""
 
 REPORTED = {"label": "paper, read off its figure", "mec": style.GREY, **style.PAPER_MARK}
@@ -113,7 +113,7 @@ def _panel(axes: Axes, runs: pd.DataFrame, column: str, looks: style.Looks) -> N
 def _mark_paper(axes: Axes, runs: pd.DataFrame, column: str) -> None:
     """Mark what the paper reports of the runs' column, up to their last step."""
     for variant in (name for name in PAPER_PROJECTION if (runs.variant == name).any()):
-        look = REPORTED | {"mec": BUILT_IN[variant].colour, "zorder": 5, "clip_on": False}
+        look = REPORTED | dict(mec=BUILT_IN[variant].colour, zorder=5, clip_on=False)
         for step, value in reported()["majority"][variant].get(column, {}).items():
             if step <= runs.step.max():
                 axes.plot(step, float(value), **look)

@@ -15,13 +15,13 @@ from layernorm_roles.evidence.legends import FRACTIONS, LEAST_FOR_INTERVAL
 from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 
 LOOKS = {
-    AS_USED: {"label": "can get, as used", "color": "#0072B2", "marker": "o", "lw": 1.1},
-    WITHOUT_NORM: {"label": "could get, keys without the norm", "color": "#D55E00", "marker": "s", "lw": 1.1},
+    AS_USED: dict(label="can get, as used", color="#0072B2", marker="o", lw=1.1),
+    WITHOUT_NORM: dict(label="could get, keys without the norm", color="#D55E00", marker="s", lw=1.1),
 }
-LOOKS[WITHOUT_NORM] |= {"ls": "--", "mfc": "white"}
+LOOKS[WITHOUT_NORM] |= dict(ls="--", mfc="white")
 """Looks of the most attention that keys can get: as the model uses them, and made without the norm."""
 
-GETS = {"label": "gets, from the queries of its text", "color": "#9A9A9A", "alpha": 0.6}
+GETS = dict(label="gets, from the queries of its text", color="#9A9A9A", alpha=0.6)
 """Look of the bars for the largest attention that keys get from the queries of their text."""
 
 MANY = 12
@@ -45,7 +45,7 @@ def reached(ceilings: pd.DataFrame) -> Figure:
         best = NORM if (of_model.queries == NORM).any() else ANY
         layers = sorted(of_model.layer.unique())
         every = 1 if len(layers) <= MANY else -(-len(layers) // 8)
-        size = {"ms": 4.0 if every == 1 else 2.2, "clip_on": False}
+        size = dict(ms=4.0 if every == 1 else 2.2, clip_on=False)
         for axes, (threshold, fraction) in zip(panels, FRACTIONS.items(), strict=True):
             here = of_model[of_model.threshold == threshold]
             own, here = here[here.queries == OWN], here[here.queries == best]
@@ -61,7 +61,7 @@ def reached(ceilings: pd.DataFrame) -> Figure:
         asked = "" if best == NORM else ", any query"
         panels[0].set_ylabel(f"{model}{asked}:\nkeys in heads (%)")
     entries = [look for kind, look in LOOKS.items() if kind in {*shares.normalised}]
-    style.legend_below(figure, [*entries, GETS | {"lw": 5}], columns=3)
+    style.legend_below(figure, [*entries, GETS | dict(lw=5)], columns=3)
     return figure
 
 
@@ -72,12 +72,12 @@ def _rows(models: Sequence[str], columns: int, **options: Any) -> tuple[Figure, 
 
 
 TRAINED = {
-    True: {"label": "trained", "color": "#0072B2", "ls": "-", "marker": "o", "ms": 2.5, "lw": 1.1},
-    False: {"label": "untrained", "color": "#0072B2", "ls": "--", "marker": "o", "ms": 2.5, "lw": 1.1},
+    True: dict(label="trained", color="#0072B2", ls="-", marker="o", ms=2.5, lw=1.1),
+    False: dict(label="untrained", color="#0072B2", ls="--", marker="o", ms=2.5, lw=1.1),
 }
 """Look of a pretrained model, and of a network of its architecture with freshly drawn weights."""
 
-RANDOM = {"label": "a random direction", "color": "black", "ls": ":", "lw": 1.0}
+RANDOM = dict(label="a random direction", color="black", ls=":", lw=1.0)
 """Look of lines that stand for a random direction in place of the ones vector."""
 
 
@@ -116,6 +116,6 @@ def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> F
         right.set(title=f"projection {moved.change.iloc[0]}: {model}", ylim=(0, None))
     entries = [*style.each(TRAINED, color=style.GREY).values(), RANDOM]
     for name, colour in colours.items():
-        entries.append(TRAINED[True] | {"label": f"{name}, d = {sizes[name]}", "color": colour})
+        entries.append(TRAINED[True] | dict(label=f"{name}, d = {sizes[name]}", color=colour))
     style.legend_below(figure, entries, columns=6)
     return figure

@@ -89,7 +89,7 @@ def _grid(part: pd.DataFrame, column: str) -> pd.DataFrame:
 def _heat(axes: Axes, part: pd.DataFrame, column: str) -> ScalarMappable:
     """Draw a column of cells, which are shares, as a heat map over n and d."""
     grid = _grid(part, column)
-    look = {"cmap": "rocket_r", "vmin": 0, "vmax": 1, "shading": "nearest", "rasterized": True}
+    look = dict(cmap="rocket_r", vmin=0, vmax=1, shading="nearest", rasterized=True)
     mesh = axes.pcolormesh(grid.columns, grid.index, grid.to_numpy(), **look)
     axes.set(xlabel="keys n", ylabel="dimension d")
     axes.yaxis.get_major_locator().set_params(integer=True)
@@ -105,7 +105,7 @@ def _contours(axes: Axes, part: pd.DataFrame) -> None:
     if min(height.shape) < 2 or not levels:
         return
     tones = ["white" if level > np.log10(0.3) else "0.15" for level in levels]
-    look = {"levels": levels, "colors": tones, "linewidths": 0.8, "linestyles": "solid"}
+    look = dict(levels=levels, colors=tones, linewidths=0.8, linestyles="solid")
     lines = axes.contour(grid.columns, grid.index, height, **look)
     axes.clabel(lines, fmt=lambda value: f"{10**value:g}", fontsize=6)
 
@@ -123,12 +123,12 @@ def law(table: pd.DataFrame) -> Figure:
     axes.axhspan(*CONTEXTS, color="0.94", lw=0, zorder=0)
     shares = sorted(table.share.unique())
     tones = dict(zip(shares, SHARE_COLOURS, strict=False))
-    strokes = {False: {"ls": "-", "lw": 1.5}, True: {"ls": "--", "lw": 0.9}}
+    strokes = {False: dict(ls="-", lw=1.5), True: dict(ls="--", lw=0.9)}
     for (share, causal), part in known.groupby(["share", "causal"]):
         axes.plot(part.d, part.n, color=tones[share], **strokes[causal])
     last = int(max(known.d.max(), max(HEADS)))
     axes.set(yscale="log", xlabel="dimension of a key, d", ylabel="keys n", xlim=(1, last + 1), xticks=HEADS)
-    note = {"ha": "right", "fontsize": 7, "color": "0.4"}
+    note = dict(ha="right", fontsize=7, color="0.4")
     axes.text(last + 0.5, CONTEXTS[0] * 1.25, "contexts of today's models", **note)
     beyond = table.groupby("d").n.count()
     if (beyond == 0).any():

@@ -32,13 +32,13 @@ CELLS = {
 
 _VARIANTS = {variant for pair in CELLS.values() for variant in pair}
 
-POINT = {"marker": "o", "ms": 4}
+POINT = dict(marker="o", ms=4)
 """Look of the mean accuracy of a variant in the figure `size_and_projection`."""
 
 EFFECTS = ("projection", "size", "interaction")
 """The effects on accuracy that the figure `size_and_projection` shows, from the top."""
 
-MOMENTS = ({"marker": "o", "mfc": "white", "ms": 4.5}, {"marker": "o", "ms": 4.5})
+MOMENTS = (dict(marker="o", mfc="white", ms=4.5), dict(marker="o", ms=4.5))
 """Looks of the mark of an effect: at an early step of the training, hollow, and at the last step."""
 
 
@@ -78,11 +78,7 @@ def cells_and_effects(figure: FigureBase, runs: pd.DataFrame) -> list[style.Look
             style.line(axes, both.melt(), "variant", "value", "bars", color=colours[name], **POINT)
         axes.set(title=f"step {step:,}", xlim=(-0.4, 1.4), xlabel="length of the keys")
         axes.set_xticks([0, 1], ["1/√d (small)", "√d (large)"])
-        look = MOMENTS[number - len(steps)] | {
-            "label": f"effect at step {step:,}",
-            "color": "black",
-            "ls": "",
-        }
+        look = MOMENTS[number - len(steps)] | dict(label=f"effect at step {step:,}", color="black", ls="")
         entries.append(look)
         effects = two_by_two(100 * cells, *SIZE_AND_PROJECTION, "projection")
         for y, name in enumerate(EFFECTS):
@@ -131,14 +127,14 @@ def by_d_model(metrics: pd.DataFrame) -> Figure:
     """
     metrics = _with_several(metrics, "d_model")
     looks = style.looks_of(metrics.variant, marker="o", ms=3.2)
-    looks = {name: look | {"label": PROJECTED.get(name, look["label"])} for name, look in looks.items()}
+    looks = {name: look | dict(label=PROJECTED.get(name, look["label"])) for name, look in looks.items()}
     rows = list(metrics.groupby(["experiment", "base_learning_rate"], sort=False))
     columns = 2 if BASE in looks and len(looks) > 1 else 1
     size = (style.PAGE if columns == 2 else style.COLUMN, 0.6 + 2.6 * len(rows))
     figure, grid = plt.subplots(len(rows), columns, figsize=size, squeeze=False)
     for row, ((experiment, rate), runs) in zip(grid, rows, strict=True):
         ends = last_rows(runs)
-        lines = {"hue": "variant", "looks": style.apart(looks, 1.03), "x": "d_model", "spread": "bars"}
+        lines = dict(hue="variant", looks=style.apart(looks, 1.03), x="d_model", spread="bars")
         style.lines(row[0], ends, y="test_accuracy", **lines)
         style.accuracies(row[0])
         row[0].set(ylabel=style.ACCURACY, title=f"{experiment}, learning rate {rate:g}")
@@ -164,10 +160,10 @@ def _with_several(metrics: pd.DataFrame, setting: str) -> pd.DataFrame:
 
 # Learning rates
 
-_OPEN = {"mec": style.GREY, "mfc": "white", "mew": 1.0, "ls": ""}
+_OPEN = dict(mec=style.GREY, mfc="white", mew=1.0, ls="")
 BEST = {"label": "lowest final test loss", "mec": style.GREY, **style.RING}
-BOUND = {"label": "lower bound", "marker": "^", "ms": 5} | _OPEN
-DIVERGED = {"label": "mean with diverged runs, each 0", "marker": "X", "ms": 6} | _OPEN
+BOUND = dict(label="lower bound", marker="^", ms=5) | _OPEN
+DIVERGED = dict(label="mean with diverged runs, each 0", marker="X", ms=6) | _OPEN
 """Looks of three marks: the ring around a best rate, the bound of runs that ended before they reached the loss, and the
 accuracy to which diverged runs contribute. Their edges have the colour of their variant."""
 
@@ -221,4 +217,4 @@ def _rates(left: Axes, right: Axes, runs: pd.DataFrame, look: style.Look) -> Non
     ]
     for mark, axes, at in marked:
         for place, mean in at["mean"].items():
-            axes.plot(place * look["shift"], mean, clip_on=False, **mark | {"mec": look["color"]})
+            axes.plot(place * look["shift"], mean, clip_on=False, **mark | dict(mec=look["color"]))

@@ -15,7 +15,7 @@ from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.legends import label
 from layernorm_roles.variants import PAPER_PROJECTION
 
-VIEW = {"elev": 16, "azim": -14}
+VIEW = dict(elev=16, azim=-14)
 """Point of view of the three-dimensional Figures 1a and 1b: elevation and azimuth in degrees."""
 
 LIMIT = 1.9
@@ -24,10 +24,10 @@ LIMIT = 1.9
 SHORTEST = 1e-6
 """Least length of a vector on the logarithmic axis of lengths; shorter vectors are drawn there."""
 
-KEYS = {"marker": "o", "s": 13, "alpha": 0.75, "linewidth": 0}
-QUERIES = {"marker": "^", "s": 11, "color": "black", "linewidth": 0}
-SHORTENED = {"label": "queries, shortened", "marker": "^", "s": 11, "facecolor": "none"}
-SHORTENED |= {"edgecolor": "black", "linewidth": 0.5}
+KEYS = dict(marker="o", s=13, alpha=0.75, linewidth=0)
+QUERIES = dict(marker="^", s=11, color="black", linewidth=0)
+SHORTENED = dict(label="queries, shortened", marker="^", s=11, facecolor="none")
+SHORTENED |= dict(edgecolor="black", linewidth=0.5)
 
 
 def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Figure:
@@ -51,9 +51,9 @@ def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Fi
     axes.set_title(title + (f"\n{outside} of {len(keys)} keys outside the box" if outside else ""), y=0.98)
     compared = trained[trained.variant.isin({*PAPER_PROJECTION, variant})]
     _lengths(figure.add_subplot(grid[1]), keys, queries, colour, _size(np.stack([*compared.vector])))
-    key = {"label": "keys", "marker": "o", "color": colour, "alpha": 0.8, "mec": "none", "ls": "", "ms": 4.5}
-    query = {"label": "queries", "marker": "^", "color": "black", "ls": "", "ms": 4.5}
-    shortened = query | {"label": SHORTENED["label"], "mfc": "none"}
+    key = dict(label="keys", marker="o", color=colour, alpha=0.8, mec="none", ls="", ms=4.5)
+    query = dict(label="queries", marker="^", color="black", ls="", ms=4.5)
+    shortened = query | dict(label=SHORTENED["label"], mfc="none")
     style.legend_below(figure, [key, query, ONES, PLANE], columns=2, further=[shortened])
     return figure
 
@@ -65,8 +65,8 @@ def _size(vectors: Float[np.ndarray, "vectors 3"]) -> Float[np.ndarray, " vector
 
 def _lengths(axes: Axes, keys: np.ndarray, queries: np.ndarray, colour: str, compared: np.ndarray) -> None:
     """Draw the lengths of keys above those of queries, on a logarithmic axis that reaches over all of `compared`."""
-    for y, (vectors, look) in enumerate(((queries, QUERIES), (keys, KEYS | {"color": colour}))):
-        look = look | {"alpha": 0.35, "s": 9, "clip_on": False}
+    for y, (vectors, look) in enumerate(((queries, QUERIES), (keys, KEYS | dict(color=colour)))):
+        look = look | dict(alpha=0.35, s=9, clip_on=False)
         axes.scatter(_size(vectors), np.full(len(vectors), y), **look)
     low, high = compared.min() / 1.2, compared.max() * 1.2
     axes.set(xscale="log", xlabel="length", xlim=(low, high), ylim=(-0.6, 1.6))
@@ -96,11 +96,11 @@ def _panel(axes: Axes3D, keys: np.ndarray, queries: np.ndarray, colour: str) -> 
     return int((~near).sum())
 
 
-ONES = {"label": "ones vector", "ls": "--", "lw": 0.9, "color": "#333333"}
+ONES = dict(label="ones vector", ls="--", lw=0.9, color="#333333")
 """Look of the ones vector, in the figure and in its legend."""
 
-PLANE = {"label": "plane orthogonal to it", "ls": "", "marker": "s", "ms": 7, "mec": "none"}
-PLANE |= {"color": "#BBBBBB", "alpha": 0.6}
+PLANE = dict(label="plane orthogonal to it", ls="", marker="s", ms=7, mec="none")
+PLANE |= dict(color="#BBBBBB", alpha=0.6)
 """Look of the plane orthogonal to the ones vector in a legend."""
 
 
