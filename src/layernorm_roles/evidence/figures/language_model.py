@@ -17,7 +17,7 @@ from layernorm_roles.evidence.legends import PAPER_MODEL
 from layernorm_roles.variants import BUILT_IN, NO_ATTENTION_VARIANT, PAPER_SCALING
 
 LOSSES = {"train_loss": "training loss", "valid_loss": "validation loss"}
-"""What labels and titles call the columns with losses of table language_model_metrics."""
+"""What labels and titles call the losses, by column of table language_model_metrics."""
 
 BASE, WITHOUT = PAPER_SCALING
 """LayerNorm, whose losses are subtracted from those of other variants, and the variant without its scaling."""
@@ -39,8 +39,8 @@ FARTHEST = 2.5
 def paper_losses(metrics: pd.DataFrame, column: str) -> Figure:
     """Draw a loss of the paper's model against the steps, and its difference from LayerNorm beside the paper's gap.
 
-    metrics: table language_model_metrics. The paper's losses are of another tokenizer and text, so that its gap
-    compares with ours, and its level does not.
+    metrics: table language_model_metrics. The level of the paper's losses, of another tokenizer and text, does not
+    compare.
     """
     figure, entries = _rows(metrics, [PAPER_MODEL], column)
     runs, axes = metrics[metrics.model == PAPER_MODEL], figure.axes[1]
@@ -58,8 +58,8 @@ def paper_losses(metrics: pd.DataFrame, column: str) -> Figure:
 def losses(metrics: pd.DataFrame) -> Figure:
     """Draw the validation loss of several models against the steps, and its difference from LayerNorm: a row a model.
 
-    metrics: table language_model_metrics, of which models with one rate and length are drawn that have other variants
-    beside LayerNorm; SHOWN_ALONE are left out.
+    metrics: table language_model_metrics, of which models with one rate and length and with other variants than
+    LayerNorm are drawn, but for SHOWN_ALONE.
     """
     single = of_single_points(metrics)
     several = single.model[single.variant != BASE].unique()
@@ -70,7 +70,7 @@ def losses(metrics: pd.DataFrame) -> Figure:
 
 
 def _rows(metrics: pd.DataFrame, models: Sequence[str], column: str) -> tuple[Figure, list]:
-    """Draw a row of `loss_and_differences` for each model; return the figure, and the variants' legend entries."""
+    """Draw `loss_and_differences` in a row for each model; return the figure and the legend's entries of variants."""
     trained = metrics[metrics.model.isin(models) & (metrics.step > 0)]
     size = (style.PAGE, 2.35 * len(models) + 0.7)
     figure, panels = plt.subplots(len(models), 2, figsize=size, squeeze=False)
@@ -87,10 +87,10 @@ def _rows(metrics: pd.DataFrame, models: Sequence[str], column: str) -> tuple[Fi
 
 
 def loss_and_differences(panels: Iterable[Axes], runs: pd.DataFrame, column: str, looks: style.Looks) -> None:
-    """Draw in two panels a loss of all variants by the steps, and its difference from that of BASE, equal seeds.
+    """Draw in two panels the loss in a column by the steps, and its difference from that of BASE with equal seeds.
 
-    The axis of the differences shows the second half of the training of all variants with attention; what is beyond it
-    at the end is written there. Without runs of BASE that panel is empty.
+    The axis of differences fits the second half of the training of the variants with attention; what is beyond it at
+    the last step is written there. Without runs of BASE that panel is empty.
     """
     left, right = panels
     last = runs.step.max()
@@ -122,16 +122,14 @@ def loss_and_differences(panels: Iterable[Axes], runs: pd.DataFrame, column: str
 
 # Learning rates and lengths of training
 
-
-BARE = dict(label=BUILT_IN[NO_ATTENTION_VARIANT].label, color=BUILT_IN[NO_ATTENTION_VARIANT].colour)
-BARE |= dict(ls="-.", lw=1.0)
+BARE = style.looks_of([NO_ATTENTION_VARIANT], lw=1.0)[NO_ATTENTION_VARIANT]
 """Look of the line for the loss without attention, at the best learning rate."""
 
 DIVERGED = dict(label="diverged runs", color=style.GREY, marker="x", ms=4.5, mew=1.2, ls="")
-"""Look of the diverged runs of a rate, at the top of the axes; they have the colour of their variant."""
+"""Look of the mark of diverged runs, at the top of the axes, which there has the colour of its variant."""
 
-LARGEST = {"label": "largest rate at which no run diverges", "mec": style.GREY, **style.RING}
-"""Look of the ring around the largest rate at which no run of a variant diverges, in the variant's colour."""
+LARGEST = dict(label="largest rate at which no run diverges", mec=style.GREY, **style.RING)
+"""Look of the ring around a variant's largest rate without diverged runs, which there has the variant's colour."""
 
 MODELS = {"gpt_rates": "model of words", "bytes_rates": "model of bytes"}
 """What titles call the models of config.yaml that are trained at several rates."""
@@ -141,7 +139,7 @@ APART = {"learning_rate", "seeds", "evaluate_every", "checkpoint_every"}
 
 
 def alike(settings: Mapping[str, Mapping[str, Any]], models: Iterable[str]) -> dict[str, list[str]]:
-    """Group models into panels, under the first one's name: settings of a panel differ in those of APART alone."""
+    """Group models whose settings differ in those of APART alone; return the groups by their first model's name."""
     panels: dict[str, list[str]] = {}
     for name in models:
         of_runs = repr(sorted((key, value) for key, value in settings[name].items() if key not in APART))
@@ -152,9 +150,9 @@ def alike(settings: Mapping[str, Mapping[str, Any]], models: Iterable[str]) -> d
 def by_rate(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
     """Draw the validation loss at the last step by the learning rate: a curve a variant.
 
-    metrics: table language_model_metrics, of which models with several learning rates are drawn; `settings` are the
-    section language_model. Of several numbers of steps the one with most rates is drawn. Points are the single
-    runs, lines their means, where they did not diverge.
+    metrics: table language_model_metrics, of which models with several learning rates are drawn, of several numbers of
+    steps that with most rates; `settings` are the section language_model. Points are the runs that did not diverge,
+    lines their means.
     """
     rates = metrics.groupby("model", sort=False).base_learning_rate.nunique()
     panels = alike(settings, rates.index[rates > 1])
@@ -181,7 +179,7 @@ def by_rate(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
 
 
 def _loss_by_rate(axes: Axes, ends: pd.DataFrame, look: style.Look, top: float) -> None:
-    """Draw one variant's final losses, with marks at `top` of rates at which runs diverged."""
+    """Draw one variant's final losses by the rate, with marks at height `top` for rates at which runs diverged."""
     finite, shift, colour = ends[np.isfinite(ends.valid_loss)], look["shift"], look["color"]
     rates = set(ends.base_learning_rate)
     lost = rates & set(ends.base_learning_rate[np.isinf(ends.valid_loss)])

@@ -42,7 +42,7 @@ def share(cells: pd.DataFrame, norm: str) -> Figure:
 
 
 def _notes(part: pd.DataFrame) -> list[str]:
-    """What a heat map of one norm cannot show: how many matrices, that it is empty, which keys are open."""
+    """Sentences on what a heat map of one norm does not show: how many matrices and borderline keys there were."""
     notes = [f"none in {part.matrices.sum():,} matrices"]
     if part.any_unselectable.any():
         notes = [f"{part.matrices.max():,} matrices for each n and d"]
@@ -54,8 +54,8 @@ def _notes(part: pd.DataFrame) -> list[str]:
 def exact(cells: pd.DataFrame) -> Figure:
     """Draw the simulated share of unselectable keys, with contours of the exact one, by number n and dimension d.
 
-    cells: table random_keys. A panel for each norm with an exact expectation. Its title has mean and standard deviation
-    of the z-scores of the pairs of n and d, simulated minus exact in standard errors, where enough keys are expected.
+    cells: table random_keys; a panel for each norm with an exact expectation. Its title has mean and standard deviation
+    of `analysis.random_keys.z_scores`, simulated minus exact in standard errors, where enough keys are expected.
     """
     scored = z_scores(cells)
     shown = legend_order(scored.norm[scored.expected_unselectable > 0])
@@ -67,28 +67,19 @@ def exact(cells: pd.DataFrame) -> Figure:
     figure, (panels,) = plt.subplots(1, len(shown), figsize=(width, 2.5), squeeze=False)
     for axes, norm in zip(panels, shown, strict=True):
         part = scored[scored.norm == norm]
-        part = part.assign(
-            simulated=part.mean_unselectable / part.n, exact=part.expected_unselectable / part.n
-        )
-        mesh = _heat(axes, part, "simulated")
-        _contours(axes, part)
-        z = part.z[part.comparable].dropna()
-        facts = f"z of {len(z)} cells: mean {z.mean():.2f}, s.d. {z.std():.2f}".replace("-", "−")
-        axes.set_title(
-            "\n".join([f"{label(norm)}: simulated, lines exact", *[facts] * (len(z) > 1)]), loc="left"
-        )
+        mesh = _heat(axes, part.assign(simulated=part.mean_unselectable / part.n), "simulated")
+        _contours(axes, part.assign(exact=part.expected_unselectable / part.n))
+        z, title = part.z[part.comparable].dropna(), f"{label(norm)}: simulated, lines exact"
+        if len(z) > 1:
+            title += f"\nz of {len(z)} cells: mean {z.mean():.2f}, s.d. {z.std():.2f}".replace("-", "−")
+        axes.set_title(title, loc="left")
     figure.colorbar(mesh, ax=panels, label="share of keys\nunselectable")
     return figure
 
 
-def _grid(part: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return a column of cells as a table with a row for each d and a column for each n, both rising."""
-    return part.pivot(index="d", columns="n", values=column).sort_index().sort_index(axis=1)
-
-
 def _heat(axes: Axes, part: pd.DataFrame, column: str) -> ScalarMappable:
-    """Draw a column of cells, which are shares, as a heat map over n and d."""
-    grid = _grid(part, column)
+    """Draw a column of table random_keys, which has shares, as a heat map over n and d."""
+    grid = part.pivot(index="d", columns="n", values=column)
     look = dict(cmap="rocket_r", vmin=0, vmax=1, shading="nearest", rasterized=True)
     mesh = axes.pcolormesh(grid.columns, grid.index, grid.to_numpy(), **look)
     axes.set(xlabel="keys n", ylabel="dimension d")
@@ -97,8 +88,8 @@ def _heat(axes: Axes, part: pd.DataFrame, column: str) -> ScalarMappable:
 
 
 def _contours(axes: Axes, part: pd.DataFrame) -> None:
-    """Draw lines of equal exact share; nothing where the grid has a single n or d."""
-    grid = _grid(part, "exact")
+    """Draw lines of equal value of the column `exact` over n and d; none where there is a single n or d."""
+    grid = part.pivot(index="d", columns="n", values="exact")
     # Between whole n and d the exact share is interpolated on a log scale, where it is nearly straight.
     height = np.log10(np.maximum(grid.to_numpy(), 1e-12))
     levels = [np.log10(level) for level in CONTOURS if height.min() < np.log10(level) < height.max()]
@@ -137,9 +128,9 @@ def law(table: pd.DataFrame) -> Figure:
         words += f"of ${int(table.n.max() / 10**power)} \\cdot 10^{power}$ keys"
         axes.text(last + 0.5, table.n.max() / 4, words, va="top", **note)
     entries = [
-        {"label": f"{100 * share:g} % unselectable", "color": tones[share], **strokes[False]}
+        dict(label=f"{100 * share:g} % unselectable", color=tones[share], **strokes[False])
         for share in shares[::-1]
     ]
-    entries.append({"label": "among the keys before, likewise", "color": style.GREY, **strokes[True]})
+    entries.append(dict(label="among the keys before, likewise", color=style.GREY, **strokes[True]))
     style.legend_below(figure, entries, columns=4)
     return figure
