@@ -26,10 +26,8 @@ def paper_rate(metrics: pd.DataFrame, attention: pd.DataFrame, model: str) -> Fi
     metrics: table language_model_metrics; attention: table language_model_attention; of both the variants COMPARED of
     `model` are drawn.
     """
-    runs, of_model = (
-        table[(table.model == model) & table.variant.isin(COMPARED) & (table.step > 0)]
-        for table in (metrics, attention)
-    )
+    shown = "model == @model and variant in @COMPARED and step > 0"
+    runs, of_model = metrics.query(shown), attention.query(shown)
     worth = of_model[of_model.layer.isna() & (of_model.variant != NO_ATTENTION_VARIANT)]
     deviations = of_model.groupby(["variant", "seed", "step"]).score_deviation.mean().dropna().reset_index()
     figure, (above, below) = plt.subplots(2, 2, figsize=(style.PAGE, 5.2), sharex=True)

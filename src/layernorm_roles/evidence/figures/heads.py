@@ -25,10 +25,8 @@ SITES = {
 """Panels of the figure `heads`, by title: site of the keys, whether rivals come before, dimensions projected out."""
 
 SHARES = dict(zip(FRACTIONS, ("#0072B2", "#E69F00", "#7F7F7F"), strict=True))
-"""Colours for the shares of a query's attention that a key may get: ½, 1/10 and 1/100."""
-
 SIZES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
-"""Colours for contexts of several lengths, by their number of keys, the fewest first."""
+"""Colours for the shares of a query's attention that a key may get, and for lengths of contexts, the shortest first."""
 
 GAUSSIAN = dict(label="as many Gaussian keys, exactly", color="#808080", lw=0.9, ls="--")
 """Look of the line at the expected share of unselectable keys among as many Gaussian keys."""
@@ -36,16 +34,13 @@ GAUSSIAN = dict(label="as many Gaussian keys, exactly", color="#808080", lw=0.9,
 _POINT = dict(marker="o", ms=3.4, ls="", mew=0.8, zorder=3)
 UNTRAINED, TRAINED = CHECKPOINTS
 POINTS = {UNTRAINED: _POINT | dict(mfc="white"), TRAINED: _POINT}
-"""Looks of a point for the share of unselectable keys, by checkpoint: hollow before training."""
-
 GREY_POINTS = [
     dict(label="untrained", color=style.GREY, **POINTS[UNTRAINED]),
     dict(label="trained", color=style.GREY, **POINTS[TRAINED]),
 ]
-"""Entries of a legend for shares of unselectable keys before training and after it."""
-
 SIDES = {UNTRAINED: -1, TRAINED: 1}
-"""On which side of a place on the x axis the points of a checkpoint stand: -1 is left, 1 is right."""
+"""Looks of points for shares of unselectable keys by checkpoint (hollow before training), their entries in a legend, and
+on which side of a place on the x axis such a point stands: left (-1) or right (1)."""
 
 IN_HEADS = {*PAPER_SCALING, QUERY_KEY_VARIANT}
 """The built-in variants that the figure `heads` shows."""

@@ -22,15 +22,14 @@ LOSSES = {"train_loss": "training loss", "valid_loss": "validation loss"}
 BASE, WITHOUT = PAPER_SCALING
 """LayerNorm, whose losses are subtracted from those of other variants, and the variant without its scaling."""
 
-UNIGRAM = dict(label="token frequencies (unigram)", color="#404040", ls=":", lw=1.0)
-"""Look of the line at the loss of a model that knows the frequencies of the training tokens alone."""
-
 SHOWN_ALONE = (PAPER_MODEL, "gpt_paper_rate")
 """Models with figures of their own: those of the paper's sizes, and of its learning rate and number of steps, too."""
 
+UNIGRAM = dict(label="token frequencies (unigram)", color="#404040", ls=":", lw=1.0)
 GAP = dict(label="paper, projection only − LayerNorm at step 50,000", mec=BUILT_IN[WITHOUT].colour)
 GAP |= style.PAPER_MARK
-"""Look of the difference between the losses that the paper reports."""
+"""Looks of the line at the loss of a model that knows the frequencies of the training tokens alone, and of the mark of
+the difference between the losses that the paper reports."""
 
 FARTHEST = 2.5
 """How far an axis of differences reaches at most for the model without attention, over what other variants need."""
@@ -123,13 +122,10 @@ def loss_and_differences(panels: Iterable[Axes], runs: pd.DataFrame, column: str
 # Learning rates and lengths of training
 
 BARE = style.looks_of([NO_ATTENTION_VARIANT], lw=1.0)[NO_ATTENTION_VARIANT]
-"""Look of the line for the loss without attention, at the best learning rate."""
-
 DIVERGED = dict(label="diverged runs", color=style.GREY, marker="x", ms=4.5, mew=1.2, ls="")
-"""Look of the mark of diverged runs, at the top of the axes, which there has the colour of its variant."""
-
 LARGEST = dict(label="largest rate at which no run diverges", mec=style.GREY, **style.RING)
-"""Look of the ring around a variant's largest rate without diverged runs, which there has the variant's colour."""
+"""Looks of the line at the best loss without attention, the mark of diverged runs at the top of the axes, and the ring
+around the largest rate without such runs; in the axes the two marks have the colour of their variant."""
 
 MODELS = {"gpt_rates": "model of words", "bytes_rates": "model of bytes"}
 """What titles call the models of config.yaml that are trained at several rates."""

@@ -27,10 +27,9 @@ COLUMNS = ("test_loss", "test_accuracy", "query_angle_mean", "unequal")
 """What the figure `grid` shows of each experiment against the steps, in as many columns of panels."""
 
 RANDOM = dict(label="random direction", color="#999999", lw=0.8, ls=":")
-"""Look of the line at the mean angle between a random direction and the ones vector."""
-
 REPORTED = dict(label="paper, read off its figure", mec=style.GREY, **style.PAPER_MARK)
-"""Look of the mark of a number that the paper reports; its edge has the colour of its variant."""
+"""Looks of the line at the mean angle between a random direction and the ones vector, and of the mark of a number that
+the paper reports, whose edge in the axes has the colour of its variant."""
 
 MOST_EQUAL = 1e-6
 """Least plotted distance of attention from equal, which is 1 - perplexity / classes; a smaller one is raised to it."""

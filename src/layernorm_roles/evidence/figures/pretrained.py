@@ -16,10 +16,9 @@ LOOKS = {
     WITHOUT_NORM: dict(label="could get, keys without the norm", color="#D55E00", marker="s", lw=1.1),
 }
 LOOKS[WITHOUT_NORM] |= dict(ls="--", mfc="white")
-"""Looks of the most attention that keys can get: keys as the model uses them, and keys made without the norm."""
-
 GETS = dict(label="gets, from the queries of its text", color="#9A9A9A", alpha=0.6)
-"""Look of the bars for the largest attention that keys get from the queries of their text."""
+"""Looks of the lines for the most attention that keys can get, as the model uses them and made without the norm, and of
+the bars for the most that they do get from the queries of their text."""
 
 MANY = 12
 """Most layers for which an x axis has a tick at each, and large marks; of more layers at most eight have a tick."""
@@ -67,10 +66,9 @@ TRAINED = {
     True: dict(label="trained", color="#0072B2", ls="-", marker="o", ms=2.5, lw=1.1),
     False: dict(label="untrained", color="#0072B2", ls="--", marker="o", ms=2.5, lw=1.1),
 }
-"""Looks of a trained model, and of a network of its architecture with freshly drawn weights."""
-
 RANDOM = dict(label="a random direction", color="black", ls=":", lw=1.0)
-"""Look of lines that are of a random direction in place of the ones vector."""
+"""Looks of a trained model, of a network of its architecture with freshly drawn weights, and of lines that are of a
+random direction in place of the ones vector."""
 
 
 def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> Figure:

@@ -14,19 +14,10 @@ from markupsafe import Markup, escape
 
 from layernorm_roles import files, shown, store
 from layernorm_roles.evidence.claims import MEANINGS, Claim
-from layernorm_roles.evidence.page import findings, sections, vectors
-from layernorm_roles.evidence.page.text import (
-    PAPER,
-    RELEASED_CODE,
-    SOURCES,
-    TEXTS,
-    command,
-    mathematics,
-    source_of,
-)
+from layernorm_roles.evidence.page import findings, sections, text, vectors
 from layernorm_roles.evidence.tables import readable
 from layernorm_roles.evidence.tables.typography import interval, number, typeset
-from layernorm_roles.evidence.tables.verdicts import judged, rows_of, text
+from layernorm_roles.evidence.tables.verdicts import judged, rows_of
 
 TITLE = "What LayerNorm does for attention"
 VERDICT_FIGURES = ("claims_forest",)
@@ -59,7 +50,7 @@ def environment() -> Environment:
     """Return the Jinja environment of the templates beside this file, which have parts.html.j2 as `structure`."""
     loader = FileSystemLoader(Path(__file__).parent, encoding="utf-8")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    made.filters |= {"math": mathematics, "readable": readable_html}
+    made.filters |= {"math": text.mathematics, "readable": readable_html}
     made.filters["slug"] = lambda words: words.replace(" ", "-")  # for classes and places of the page
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     made.globals["structure"] = made.get_template("parts.html.j2").module
@@ -91,34 +82,34 @@ class _Evidence:
         self.too_small = sections.too_small(plan["settings"])
         self._frame = cache(lambda table: store.read(self.tables[table], table))
         self._frame("claims").attrs["kept"] = {} if self.too_small else plan.get("kept", {})
-        self.claims = {each.claim.name: each for each in judged(self._frame("claims"))}
+        self.claims = judged(self._frame("claims"))
         self.provenance = {name: store.read_provenance(path) for name, path in sorted(self.tables.items())}
         self.placed: set[str] = set()
         """Places of the page that hold a figure or a table: a figure and a table may have one name."""
 
     def report(self) -> dict[str, Any]:
         """Return the variables of report.html.j2."""
-        cited = [source_of(each.claim.source) for each in self.claims.values()]
+        cited = [text.source_of(each.claim.source) for each in self.claims.values()]
         views = vectors.views(self._frame("majority_vectors") if "majority_vectors" in self.tables else None)
         return {
             "title": TITLE,
             "name": self.name,
-            "command": command("", self.options),
+            "command": text.command("", self.options),
             "device": ", ".join(sections.devices(self.provenance)),
             "commits": sections.values(self.provenance, "git_commit"),
-            "paper": PAPER,
-            "released_code": RELEASED_CODE,
+            "paper": text.PAPER,
+            "released_code": text.RELEASED_CODE,
             "views": views,
             "vectors": {**vectors.BOX, "views": views},
             "too_small": self.too_small,
             "overview": list(self._figures(VERDICT_FIGURES)),
             "tally": self._tally(),
             "any_kept": any(each.kept for each in self.claims.values()),
-            "sources": [source for source in SOURCES if source in cited],
+            "sources": [source for source in text.SOURCES if source in cited],
             "meanings": {str(verdict): meaning for verdict, meaning in MEANINGS.items()},
-            "terms": TEXTS["terms"],
-            "units": TEXTS["units"],
-            "parts": [self._part(part) for part in TEXTS["parts"]],
+            "terms": text.TEXTS["terms"],
+            "units": text.TEXTS["units"],
+            "parts": [self._part(part) for part in text.TEXTS["parts"]],
             "provenance": [sections.provenance(self.provenance)],
             "configs": sections.configurations(self.provenance),
             "durations": self._durations(),
@@ -178,8 +169,8 @@ class _Evidence:
             "verdict": "" if self.too_small else row.verdict,
             "word": own.word,
             "kept": own.kept,
-            "from": source_of(claim.source),
-            "paper_value": text(row.paper_value),
+            "from": text.source_of(claim.source),
+            "paper_value": typeset(row.paper_value),
             "measured": number(row.measured),
             "interval": interval(row.ci_low, row.ci_high),
             "control_measured": number(row.control_measured),
@@ -188,7 +179,7 @@ class _Evidence:
             "unit": typeset(claim.unit),
             "size": own.size,
             "effect": "" if pd.isna(row.effect) else str(float(row.effect)).replace("inf", "Infinity"),
-            "also_passed_by": text(row.also_passed_by),
+            "also_passed_by": typeset(row.also_passed_by),
             "runs": f"{row.n_seeds:,} {kind}" if row.n_seeds > 1 else "nothing is random",
             "rule": claim.rule,
             "p_holm": "" if pd.isna(row.p_holm) else f"{row.p_holm:.2g}",
@@ -197,7 +188,7 @@ class _Evidence:
             else [],
             "figures": list(self._figures(claim.figures)),
             "tables": list(self._tables(claim.shown)),
-            "command": command(claim.target, self.options),
+            "command": text.command(claim.target, self.options),
         }
 
     def _figures(self, names: Iterable[str]) -> Iterator[dict[str, Any]]:

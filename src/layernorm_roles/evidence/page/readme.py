@@ -18,7 +18,7 @@ def update(readme: str | Path, claims: str | Path) -> None:
 
 def findings_of(claims: str | Path) -> str:
     """Return a reproduction's findings as a Markdown list; `claims` is the Parquet file of its table claims."""
-    return findings.markdown({each.claim.name: each for each in judged(store.read(claims, "claims"))})
+    return findings.markdown(judged(store.read(claims, "claims")))
 
 
 def replaced(readme: str, content: str) -> str:

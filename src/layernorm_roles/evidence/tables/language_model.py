@@ -40,7 +40,7 @@ def table_1(keys: pd.DataFrame) -> Readable:
         main, exact = (shown[shown.site == site] for site in sites)
         parts += [
             f"{model}: keys at the attention input, by the norm before it. {_contexts(keys, model, 'long')}",
-            shares_by_layer(main, "variant", LEGENDS, paper if model == PAPER_MODEL else None),
+            shares_by_layer(main, "variant", LEGENDS, paper if model == PAPER_MODEL else {}),
         ]
         if len(exact):
             parts += [f"{model}: the keys where a norm scales them, with eps = 0 instead of the model's."]
@@ -56,7 +56,7 @@ def table_2(keys: pd.DataFrame) -> Readable:
     for model, shown in frame.groupby("model", sort=False):
         parts += [
             f"{model} with LayerNorm: keys before it and after. {_contexts(keys, model, 'long')}",
-            shares_by_layer(shown, "site", SITES, paper if model == PAPER_MODEL else None),
+            shares_by_layer(shown, "site", SITES, paper if model == PAPER_MODEL else {}),
         ]
     return Readable(frame, parts)
 
@@ -79,14 +79,9 @@ def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
         "unselectable, trained (%)": "{.final_percent:.1f}",
     }
     marked = [sentence(pairs) for pairs in language_model.marked_sentences(tokens)]
-    examples: list[Part] = (
-        [
-            "Sentences with most unselectable tokens, which stand in ⟦ ⟧: first seed, trained, first layer.",
-            marked,
-        ]
-        if marked
-        else ["In the first layer of the first seed no sentence has an unselectable token after training."]
-    )
+    most = "Sentences with most unselectable tokens, which stand in ⟦ ⟧: first seed, trained, first layer."
+    none = "In the first layer of the first seed no sentence has an unselectable token after training."
+    examples: list[Part] = [most, marked] if marked else [none]
     of_norm = {"texts": "sentences", "site": "after_norm", "variant": "projection"}
     parts = [
         "Tokens of gpt without scaling that are unselectable most often. "
@@ -113,23 +108,22 @@ def heads(keys: pd.DataFrame) -> Readable:
     keys: table key_selectability.
     """
     in_heads = keys[keys.site.isin(["head", "head_exact"]) & (keys.texts == "long")]
-    all_keys, earlier = (
-        "among all keys of the context",
-        "among the keys before them, as a causal query meets them",
-    )
+    rivals = {
+        False: "among all keys of the context",
+        True: "among the keys before them, as a causal query meets them",
+    }
     frames, parts = [], []
     for model, of_model in in_heads.groupby("model", sort=False):
         size = f"d_head = {of_model.dimensions.iloc[0]}"
-        for causal in (False, True):
+        for causal, words in rivals.items():
             shares = ordered(language_model.unselectable_shares(of_model, causal=causal), "variant")
             frames.append(shares.assign(causal=causal))
             for site, shown in shares.groupby("site"):
-                keys_of = "keys in the heads" + (", QK-norm with eps = 0" if site == "head_exact" else "")
-                title = f"{model} ({size}): {keys_of}, {earlier if causal else all_keys}."
-                parts += [
-                    f"{title} {_contexts(keys, model, 'long')}",
-                    shares_by_layer(shown, "variant", LEGENDS),
-                ]
+                exact = ", QK-norm with eps = 0" if site == "head_exact" else ""
+                title = (
+                    f"{model} ({size}): keys in the heads{exact}, {words}. {_contexts(keys, model, 'long')}"
+                )
+                parts += [title, shares_by_layer(shown, "variant", LEGENDS)]
     frame = pd.concat(frames) if frames else language_model.unselectable_shares(in_heads).assign(causal=False)
     return Readable(frame, parts)
 
@@ -201,10 +195,7 @@ def pilot() -> Readable:
 
 
 def shares_by_layer(
-    shares: pd.DataFrame,
-    column: str,
-    names: Mapping[str, str],
-    paper: Mapping[str, Sequence[float]] | None = None,
+    shares: pd.DataFrame, column: str, names: Mapping[str, str], paper: Mapping[str, Sequence[float]] = {}
 ) -> pd.DataFrame:
     """Return the result of `unselectable_shares` as a table of texts with a column for each layer.
 
@@ -220,7 +211,7 @@ def shares_by_layer(
             seeds = str(group.seeds.iloc[0]) if len(group) else MISSING
             cells = {row.layer: _share(row) for row in group.itertuples()}
             rows.append(([name, weights, seeds], cells, [percent(group.borderline_percent.mean())]))
-        if value in (paper or {}):
+        if value in paper:
             cells = {layer: percent(reported) for layer, reported in enumerate(paper[value], start=1)}
             rows.append(([name, "paper, trained", MISSING], cells, [MISSING]))
     of_values = {"variant": "norm", "site": "keys"}.get(column, column)

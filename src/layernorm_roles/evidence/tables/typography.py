@@ -91,12 +91,16 @@ def duration(minutes: float) -> str:
     return f"{rounded} min" if rounded < 120 else f"{rounded // 60} h {rounded % 60:02d} min"
 
 
-def typeset(text: str) -> str:
-    """Return `text` with true minus signs, powers of ten and apostrophes; differences and per cents do not break.
+def typeset(text: str | float | None) -> str:
+    """Return `text` with true minus signs, powers of ten and apostrophes; empty for NaN or None.
+
+    Differences and per cents do not break over lines.
 
     >>> typeset("LayerNorm's share is -2.5 % [-3e-05, n - 1]")
     'LayerNorm’s share is −2.5\\xa0% [−3\\xa0×\\xa010⁻⁵, n\\xa0−\\xa01]'
     """
+    if pd.isna(text):
+        return ""
     text = re.sub(r"(?<![\w.])(\d+(?:\.\d+)?)e([+-]\d+)", lambda match: _power_of_ten(*match.groups()), text)
     text = text.replace("'", "’").replace(" %", "\u00a0%").replace(" - ", "\u00a0−\u00a0")
     return re.sub(r"(?<![\w-])-(?=\d)", "−", text)

@@ -31,9 +31,8 @@ class Judged(NamedTuple):
     @property
     def word(self) -> str:
         """The claim's verdict, with NOT_RUN in place of "not tested" if there are no runs for it."""
-        return (
-            NOT_RUN if self.row.verdict == Verdict.NOT_TESTED and self.row.n_seeds == 0 else self.row.verdict
-        )
+        not_run = self.row.verdict == Verdict.NOT_TESTED and self.row.n_seeds == 0
+        return NOT_RUN if not_run else self.row.verdict
 
     @property
     def measured(self) -> str:
@@ -76,22 +75,21 @@ class Judged(NamedTuple):
         return "; ".join(said)
 
 
-def judged(claims: pd.DataFrame) -> list[Judged]:
-    """Return the claims of the table `claims` with their rows, in the order of the report.
+def judged(claims: pd.DataFrame) -> dict[str, Judged]:
+    """Return the claims of the table `claims` with their rows by name, in the order of the report.
 
     Under "kept" in its attrs the table may have rows of the kept reproduction's claims.csv, by claim.
     """
     rows, kept = on_common_scale(claims).set_index("claim"), claims.attrs.get("kept", {})
-    there = [claim for claim in CLAIMS if claim.name in rows.index]
-    return [Judged(claim, rows.loc[claim.name], _kept(claim, rows.loc[claim.name], kept)) for claim in there]
+    there = [(claim, rows.loc[claim.name]) for claim in CLAIMS if claim.name in rows.index]
+    return {claim.name: Judged(claim, row, _kept(claim, row, kept.get(claim.name))) for claim, row in there}
 
 
-def _kept(claim: Claim, row: pd.Series, kept: Mapping[str, Mapping[str, str]]) -> Judged | None:
-    of_claim = kept.get(claim.name)
-    if not of_claim or row.verdict != Verdict.NOT_TESTED or of_claim["verdict"] == Verdict.NOT_TESTED:
+def _kept(claim: Claim, row: pd.Series, kept: Mapping[str, str] | None) -> Judged | None:
+    if not kept or row.verdict != Verdict.NOT_TESTED or kept["verdict"] == Verdict.NOT_TESTED:
         return None
-    numbers = {name: float(of_claim[name] or "nan") for name in ("measured", "ci_low", "ci_high")}
-    return Judged(claim, pd.Series({"verdict": of_claim["verdict"], **numbers}))
+    numbers = {name: float(kept[name] or "nan") for name in ("measured", "ci_low", "ci_high")}
+    return Judged(claim, pd.Series({"verdict": kept["verdict"], **numbers}))
 
 
 def whole(value: float) -> str:
@@ -115,12 +113,12 @@ def claims(table: pd.DataFrame) -> Readable:
         "What is measured": lambda judged: typeset(judged.row.statistic),
         "Verdict": "{.verdict}",
         "Found, 95 % interval": lambda judged: judged.measured or MISSING,
-        "Reported": lambda judged: text(judged.row.paper_value) or MISSING,
+        "Reported": lambda judged: typeset(judged.row.paper_value) or MISSING,
         "Control": control,
         "Runs": lambda judged: judged.runs or MISSING,
         "Effect over the reported one": lambda judged: judged.size or MISSING,
     }
-    return Readable(table.drop(columns="setting"), [grid(judged(table), cells, texts=7)])
+    return Readable(table.drop(columns="setting"), [grid(judged(table).values(), cells, texts=7)])
 
 
 def rows_of(table: pd.DataFrame, claim: str) -> list[pd.DataFrame]:
@@ -134,11 +132,6 @@ def _found(row: Any) -> str:
     return measured(row.estimate, row.ci_low, row.ci_high, unit) or MISSING
 
 
-def text(value: Any) -> str:
-    """Return the text of a value of a table, typeset; empty where the value is missing."""
-    return "" if pd.isna(value) else typeset(str(value))
-
-
 def _answer(row: Any) -> str:
     """Return whether what is asked of a comparison is met, or that it is open; empty where nothing is asked."""
     if pd.isna(row.asked):
@@ -147,10 +140,10 @@ def _answer(row: Any) -> str:
 
 
 _COMPARED = {
-    "comparison": lambda row: text(row.comparison),
-    "of": lambda row: text(row.statistic),
+    "comparison": lambda row: typeset(row.comparison),
+    "of": lambda row: typeset(row.statistic),
     "found": _found,
-    "asked": lambda row: text(row.asked),
+    "asked": lambda row: typeset(row.asked),
     "met": _answer,
     "runs": lambda row: f"{row.n_runs:,.0f}" if row.n_runs > 1 else "",
 }
