@@ -15,13 +15,13 @@ from layernorm_roles.evidence.figures import style
 
 MARK = dict(ls="", ms=5)
 LOOKS = {
-    Verdict.REPRODUCED: dict(color="#009E73", marker="o"),
-    Verdict.HOLDS: dict(color="#0072B2", marker="s"),
-    Verdict.PARTIAL: dict(color="#E69F00", marker="D"),
+    Verdict.REPRODUCED: dict(color=style.GREEN, marker="o"),
+    Verdict.HOLDS: dict(color=style.BLUE, marker="s"),
+    Verdict.PARTIAL: dict(color=style.ORANGE, marker="D"),
     Verdict.CONFOUNDED: dict(color="#882255", marker="P"),
-    Verdict.REVERSED: dict(color="#CC79A7", marker="v"),
-    Verdict.NOT_REPRODUCED: dict(color="#D55E00", marker="X"),
-    Verdict.DOES_NOT_HOLD: dict(color="#D55E00", marker="^"),
+    Verdict.REVERSED: dict(color=style.PURPLE, marker="v"),
+    Verdict.NOT_REPRODUCED: dict(color=style.VERMILION, marker="X"),
+    Verdict.DOES_NOT_HOLD: dict(color=style.VERMILION, marker="^"),
     Verdict.NOT_TESTED: dict(color="#7F7F7F", marker="d"),
 }
 """Colour and shape of the mark of a claim in the figure, by the verdict on the claim; MARK is the rest of its look."""

@@ -24,8 +24,11 @@ SITES = {
 }
 """Panels of the figure `heads`, by title: site of the keys, whether rivals come before, dimensions projected out."""
 
-SHARES = dict(zip(FRACTIONS, ("#0072B2", "#E69F00", "#7F7F7F"), strict=True))
-SIZES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+RIVALS = {False: "all keys of the context", True: "the keys before them alone"}
+"""What titles call the rivals of a key, by whether these are only the keys before it."""
+
+SHARES = dict(zip(FRACTIONS, (style.BLUE, style.ORANGE, "#7F7F7F"), strict=True))
+SIZES = (style.BLUE, style.VERMILION, style.GREEN, style.PURPLE)
 """Colours for the shares of a query's attention that a key may get, and for lengths of contexts, the shortest first."""
 
 GAUSSIAN = dict(label="as many Gaussian keys, exactly", color="#808080", lw=0.9, ls="--")
@@ -39,8 +42,8 @@ GREY_POINTS = [
     dict(label="trained", color=style.GREY, **POINTS[TRAINED]),
 ]
 SIDES = {UNTRAINED: -1, TRAINED: 1}
-"""Looks of points for shares of unselectable keys by checkpoint (hollow before training), their entries in a legend, and
-on which side of a place on the x axis such a point stands: left (-1) or right (1)."""
+"""Looks of points for shares of unselectable keys by checkpoint (hollow before training), their entries in a legend,
+and on which side of a place on the x axis such a point stands: left (-1) or right (1)."""
 
 IN_HEADS = {*PAPER_SCALING, QUERY_KEY_VARIANT}
 """The built-in variants that the figure `heads` shows."""
@@ -116,10 +119,6 @@ def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
     title = style.means_over([*shares.seeds, *reach.seeds])
     style.legend_below(figure, entries, columns=3, title=title)
     return figure
-
-
-RIVALS = {False: "all keys of the context", True: "the keys before them alone"}
-"""What titles call the rivals of a key, by whether these are only the keys before it."""
 
 
 def _unselectable(axes: Axes, shares: pd.DataFrame, causal: bool, laws: style.Looks) -> None:

@@ -26,6 +26,9 @@ AXES = {
 COLUMNS = ("test_loss", "test_accuracy", "query_angle_mean", "unequal")
 """What the figure `grid` shows of each experiment against the steps, in as many columns of panels."""
 
+PAPER = {"d_model": [8], "sequence_length": 50, "classes": 20, "sampling": "depth_first", "split": "rows"}
+"""Settings that a majority experiment needs for its numbers to compare with those that the paper reports."""
+
 RANDOM = dict(label="random direction", color="#999999", lw=0.8, ls=":")
 REPORTED = dict(label="paper, read off its figure", mec=style.GREY, **style.PAPER_MARK)
 """Looks of the line at the mean angle between a random direction and the ones vector, and of the mark of a number that
@@ -42,10 +45,6 @@ def title(experiment: str, settings: Mapping[str, Any]) -> str:
     released = f"released data ({data})" if (sampling, split) == ("depth_first", "rows") else data
     widths = ", ".join(map(str, settings["d_model"]))
     return f"{experiment}: d_model = {widths}, {settings['classes']} classes, {released}"
-
-
-PAPER = {"d_model": [8], "sequence_length": 50, "classes": 20, "sampling": "depth_first", "split": "rows"}
-"""Settings that a majority experiment needs for its numbers to compare with those that the paper reports."""
 
 
 def curves(metrics: pd.DataFrame, settings: Mapping[str, Any], experiment: str, column: str) -> Figure:

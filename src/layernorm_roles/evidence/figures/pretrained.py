@@ -12,13 +12,21 @@ from layernorm_roles.evidence.legends import FRACTIONS, LEAST_FOR_INTERVAL
 from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 
 LOOKS = {
-    AS_USED: dict(label="can get, as used", color="#0072B2", marker="o", lw=1.1),
-    WITHOUT_NORM: dict(label="could get, keys without the norm", color="#D55E00", marker="s", lw=1.1),
+    AS_USED: dict(label="can get, as used", color=style.BLUE, marker="o", lw=1.1),
+    WITHOUT_NORM: dict(label="could get, keys without the norm", color=style.VERMILION, marker="s", lw=1.1),
 }
 LOOKS[WITHOUT_NORM] |= dict(ls="--", mfc="white")
 GETS = dict(label="gets, from the queries of its text", color="#9A9A9A", alpha=0.6)
 """Looks of the lines for the most attention that keys can get, as the model uses them and made without the norm, and of
 the bars for the most that they do get from the queries of their text."""
+
+TRAINED = {
+    True: dict(label="trained", color=style.BLUE, ls="-", marker="o", ms=2.5, lw=1.1),
+    False: dict(label="untrained", color=style.BLUE, ls="--", marker="o", ms=2.5, lw=1.1),
+}
+RANDOM = dict(label="a random direction", color="black", ls=":", lw=1.0)
+"""Looks of a trained model, of a network of its architecture with freshly drawn weights, and of lines that are of a
+random direction in place of the ones vector."""
 
 MANY = 12
 """Most layers for which an x axis has a tick at each, and large marks; of more layers at most eight have a tick."""
@@ -60,15 +68,6 @@ def reached(ceilings: pd.DataFrame) -> Figure:
     entries = [LOOKS[kind] for kind in LOOKS if kind in {*shares.normalised}]
     style.legend_below(figure, [*entries, GETS | dict(lw=5)], columns=3)
     return figure
-
-
-TRAINED = {
-    True: dict(label="trained", color="#0072B2", ls="-", marker="o", ms=2.5, lw=1.1),
-    False: dict(label="untrained", color="#0072B2", ls="--", marker="o", ms=2.5, lw=1.1),
-}
-RANDOM = dict(label="a random direction", color="black", ls=":", lw=1.0)
-"""Looks of a trained model, of a network of its architecture with freshly drawn weights, and of lines that are of a
-random direction in place of the ones vector."""
 
 
 def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> Figure:

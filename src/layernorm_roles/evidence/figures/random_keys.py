@@ -14,7 +14,7 @@ from layernorm_roles.evidence.legends import label, legend_order
 CONTOURS = (0.001, 0.01, 0.1, 0.25, 0.5, 0.75)
 """Shares of unselectable keys at which the exact expectation is drawn as a line."""
 
-SHARE_COLOURS = ("#56B4E9", "#0072B2", "#002F5F")
+SHARE_COLOURS = ("#56B4E9", style.BLUE, "#002F5F")
 """Colours of lines for the shares of keys that are unselectable, from the smallest share to the largest."""
 
 CONTEXTS = (1e3, 1e6)

@@ -16,7 +16,7 @@ from layernorm_roles.evidence.figures.vectors import ONES, PLANE, box, plane_and
 
 # Geometry
 
-PLACEMENTS = {"inside": "#332288", "outside": "#CC79A7"}
+PLACEMENTS = {"inside": "#332288", "outside": style.PURPLE}
 """Colour of each place of eps: inside the root as in torch, or outside it."""
 
 STAGES = dict(x="inputs x", f="projection f", g="scaling g to length $\\sqrt{3}$", h="gain and bias h")
@@ -94,9 +94,9 @@ def _clouds(figure: FigureBase, cloud: pd.DataFrame) -> None:
 
 ARRANGEMENTS = {
     "plain": dict(label="nothing between", color="#7F7F7F", marker="o", ms=3.5),
-    "norm": dict(label="LayerNorm", color="#0072B2", marker="s", ms=3.5),
-    "residual": dict(label="residual", color="#E69F00", marker="^", ms=3.5, lw=2.2),
-    "residual_norm": dict(label="residual and LayerNorm", color="#009E73", marker="D", ms=3.5, ls="--"),
+    "norm": dict(label="LayerNorm", color=style.BLUE, marker="s", ms=3.5),
+    "residual": dict(label="residual", color=style.ORANGE, marker="^", ms=3.5, lw=2.2),
+    "residual_norm": dict(label="residual and LayerNorm", color=style.GREEN, marker="D", ms=3.5, ls="--"),
 }
 """Looks of curves by what stands between W_O and W_1; the wide and the dashed line coincide and show both."""
 
@@ -131,9 +131,9 @@ def fusion(table: pd.DataFrame) -> Figure:
 # Placement
 
 PLACES = {
-    "pre": dict(label="pre-norm", color="#0072B2"),
-    "post": dict(label="post-norm", color="#D55E00"),
-    "none": dict(label="no LayerNorm", color="#555555"),
+    "pre": dict(label="pre-norm", color=style.BLUE),
+    "post": dict(label="post-norm", color=style.VERMILION),
+    "none": dict(label="no LayerNorm", color=style.GREY),
 }
 """Looks of networks by where their LayerNorms stand: before attention and MLP, after them, or nowhere."""
 
@@ -195,8 +195,8 @@ def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame)
 # Dependence on the batch
 
 NORMS = {
-    "layernorm": dict(label="LayerNorm", color="#0072B2", marker="o", ms=3),
-    "batchnorm": dict(label="BatchNorm", color="#D55E00", marker="o", ms=3),
+    "layernorm": dict(label="LayerNorm", color=style.BLUE, marker="o", ms=3),
+    "batchnorm": dict(label="BatchNorm", color=style.VERMILION, marker="o", ms=3),
 }
 """Looks of LayerNorm and BatchNorm, by their names in table batch_dependence."""
 
@@ -225,8 +225,8 @@ def batch_dependence(table: pd.DataFrame) -> Figure:
 # Scale of the scores
 
 DIVIDED = {
-    False: dict(label="not divided", color="#D55E00", marker="o", ms=3),
-    True: dict(label="divided by $\\sqrt{d_k}$", color="#0072B2", marker="o", ms=3),
+    False: dict(label="not divided", color=style.VERMILION, marker="o", ms=3),
+    True: dict(label="divided by $\\sqrt{d_k}$", color=style.BLUE, marker="o", ms=3),
 }
 """Looks of attention scores that are not divided by sqrt(d_k), and of those that are."""
 

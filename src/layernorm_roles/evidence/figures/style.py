@@ -28,8 +28,14 @@ from layernorm_roles.variants import BUILT_IN, Named
 COLUMN, PAGE = 3.35, 6.9
 """Widths of figures in inches: of one column of a printed page, and of the whole text."""
 
+BLUE, ORANGE, GREEN, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"
+"""Colours of Okabe and Ito (2008), which readers with any colour vision can tell apart."""
+
 GREY = "#555555"
 """Colour of legend marks that stand for all variants, and of notes inside the axes."""
+
+SPARE_COLOURS = ("#B8A800", "#117733", "#AA4499", "#88CCEE", "#6699CC", "#999933")
+"""Colours of variants that are not built in, in the alphabetical order of their names; after the last the first."""
 
 PAPER_MARK = dict(ls="", marker="D", ms=4.5, mfc="white", mew=1.1)
 RING = dict(ls="", marker="o", ms=9, mfc="none", mew=1.1)
@@ -41,6 +47,9 @@ LEAST_FOR_BAND = 5
 
 SINGLE = dict(label=f"single run, where fewer than {LEAST_FOR_BAND} seeds", lw=0.6, alpha=0.45, color=GREY)
 """Look, in a legend, of the thin line of a single training run, which in the axes has the colour of its variant."""
+
+SETTINGS = ["experiment", "model", "d_model", "base_learning_rate"]
+"""Columns that tell runs apart beside variant and seed; runs that are equal in them are repetitions by seed."""
 
 Look = Mapping[str, Any]
 """Options of `Axes.plot` and `Line2D` for one kind of mark or line, its `label` in the legend among them."""
@@ -78,9 +87,6 @@ def theme() -> None:
 
 
 # Looks
-
-SPARE_COLOURS = ("#B8A800", "#117733", "#AA4499", "#88CCEE", "#6699CC", "#999933")
-"""Colours of variants that are not built in, in the alphabetical order of their names; after the last the first."""
 
 
 def looks_of(variants: Iterable[str], **more: Any) -> dict[str, dict[str, Any]]:
@@ -245,10 +251,6 @@ def rates(axes: Axes, values: Iterable[SupportsFloat]) -> None:
 
 
 # Legends
-
-
-SETTINGS = ["experiment", "model", "d_model", "base_learning_rate"]
-"""Columns that tell runs apart beside variant and seed; runs that are equal in them are repetitions by seed."""
 
 
 def counted(looks: Looks, runs: pd.DataFrame) -> list[dict[str, Any]]:

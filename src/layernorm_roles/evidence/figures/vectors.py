@@ -24,6 +24,10 @@ LIMIT = 1.9
 SHORTEST = 1e-6
 """Length at which shorter vectors are drawn on the logarithmic axis of lengths."""
 
+ONES = dict(label="ones vector", ls="--", lw=0.9, color="#333333")
+PLANE = dict(label="plane orthogonal to it", ls="", marker="s", ms=7, mec="none", color="#BBBBBB", alpha=0.6)
+"""Looks, in a legend, of the ones vector and of the plane orthogonal to it."""
+
 KEYS = dict(marker="o", s=13, alpha=0.75, linewidth=0)
 QUERIES = dict(marker="^", s=11, color="black", linewidth=0)
 SHORTENED = dict(
@@ -96,11 +100,6 @@ def _panel(axes: Axes3D, keys: np.ndarray, queries: np.ndarray, colour: str) -> 
     box(axes, LIMIT, ticks=(-1, 0, 1), zoom=0.95, view=VIEW, labelpad=-8)
     axes.tick_params(pad=-3, labelsize=6)
     return int((~near).sum())
-
-
-ONES = dict(label="ones vector", ls="--", lw=0.9, color="#333333")
-PLANE = dict(label="plane orthogonal to it", ls="", marker="s", ms=7, mec="none", color="#BBBBBB", alpha=0.6)
-"""Looks, in a legend, of the ones vector and of the plane orthogonal to it."""
 
 
 def plane_and_ones(axes: Axes3D, radius: float, half_length: float) -> None:

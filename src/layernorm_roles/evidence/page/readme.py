@@ -12,13 +12,8 @@ BEGIN, END = "<!-- findings:begin -->", "<!-- findings:end -->"
 
 def update(readme: str | Path, claims: str | Path) -> None:
     """Put a reproduction's findings into the file `readme`; `claims` is the Parquet file of its table claims."""
-    readme = Path(readme)
-    files.replace_text(readme, replaced(readme.read_text(encoding="utf-8"), findings_of(claims)))
-
-
-def findings_of(claims: str | Path) -> str:
-    """Return a reproduction's findings as a Markdown list; `claims` is the Parquet file of its table claims."""
-    return findings.markdown(judged(store.read(claims, "claims")))
+    readme, content = Path(readme), findings.markdown(judged(store.read(claims, "claims")))
+    files.replace_text(readme, replaced(readme.read_text(encoding="utf-8"), content))
 
 
 def replaced(readme: str, content: str) -> str:

@@ -6,6 +6,9 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
+MISSING = "–"
+"""What a cell of a table shows if it has no value."""
+
 
 def number(value: float) -> str:
     """Return a number as text with three significant digits, as a reader writes it; empty for NaN.
@@ -23,10 +26,6 @@ def number(value: float) -> str:
     if 1e-3 <= size < 1e6:
         return sign + (f"{float(f'{size:.3g}'):,.0f}" if size >= 99.95 else f"{size:#.3g}")
     return sign + _power_of_ten(*f"{size:.1e}".split("e"))
-
-
-MISSING = "–"
-"""What a cell of a table shows if it has no value."""
 
 
 def percent(value: float | int) -> str:
