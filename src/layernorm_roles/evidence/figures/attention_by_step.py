@@ -17,7 +17,7 @@ from layernorm_roles.evidence.figures.language_model import loss_and_differences
 from layernorm_roles.variants import BUILT_IN, MATCHED_VARIANT, NO_ATTENTION_VARIANT
 
 COMPARED = ("layernorm", "layernorm_shrunk", "projection", "projection_grown", NO_ATTENTION_VARIANT)
-"""The variants that the figure `paper_rate` shows: scaled or not, each large and small, and without attention."""
+"""The variants that the figure `paper_rate` shows: with and without scaling, large and small, and no attention."""
 
 
 def paper_rate(metrics: pd.DataFrame, attention: pd.DataFrame, model: str) -> Figure:
@@ -55,14 +55,14 @@ DOSES = {
         ("shrunk_v", "LayerNorm, × 0.028 for V alone", ">"),
     )
 }
-"""Looks of runs in the figure `dose_response`: of multiples of a built-in norm, and of single other variants."""
+"""Looks of the marks of runs in the figure `dose_response`, by variant or by the norm of which it is a multiple."""
 DOSES[MATCHED_VARIANT]["color"] = "#882255"  # the variant's own is too near projection's for single marks
 
-APART = {"layernorm": 0.95, "scale": 1.05}
+SHIFTS = {"layernorm": 0.95, "scale": 1.05}
 """Factors by which marks of the majority task are moved along the x axis, so that none hides another."""
 
 SIZES = ("d8", "sizes")
-"""The majority experiments of one setting in which layernorm and scale have several sizes."""
+"""The majority experiments, equal but for their variants, in which layernorm and scale have several sizes."""
 
 
 def dose_response(
@@ -79,8 +79,8 @@ def dose_response(
     learnt = steps_to_reach(metrics[metrics.experiment.isin(SIZES)], [TEST_LOSS])
     doses = [dose(run.variant, norms, run.d_model) or (None, np.nan) for run in learnt.itertuples()]
     learnt = learnt.join(pd.DataFrame(doses, columns=["kind", "size"], index=learnt.index))
-    learnt = learnt[learnt.kind.isin(APART)]
-    learnt = learnt.assign(place=learnt["size"] * learnt.kind.map(APART))
+    learnt = learnt[learnt.kind.isin(SHIFTS)]
+    learnt = learnt.assign(place=learnt["size"] * learnt.kind.map(SHIFTS))
     size = (style.PAGE if len(learnt) else style.COLUMN, 3.6)
     figure, (panels,) = plt.subplots(1, 1 + (len(learnt) > 0), figsize=size, squeeze=False)
     _marks(panels[0], begun, "input_rms", "onset")
@@ -97,7 +97,7 @@ def dose_response(
 
 
 def _kind(variant: str, norms: Mapping[str, Any]) -> str | None:
-    """The key of DOSES whose look a variant has: its name, or that of the norm of which it is a multiple, if any."""
+    """Return the key of DOSES for a variant: its name or that of the norm of which it is a multiple, or None."""
     of_family = dose(variant, norms)
     return variant if variant in DOSES else of_family and of_family.family
 

@@ -50,7 +50,7 @@ IN_HEADS = {*PAPER_SCALING, QUERY_KEY_VARIANT}
 
 
 def heads(keys: pd.DataFrame) -> Figure:
-    """Draw the share of unselectable keys by layer, untrained and trained: a row for each model, a column a site.
+    """Draw the share of unselectable keys by layer, untrained and trained: a row a model, a column for each of SITES.
 
     keys: table key_selectability, of which the long contexts of models with heads and several variants are drawn: the
     variants IN_HEADS and those that are not built in, or else all. Means are over heads, contexts and seeds. A panel's

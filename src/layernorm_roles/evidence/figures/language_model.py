@@ -38,8 +38,8 @@ FARTHEST = 2.5
 def paper_losses(metrics: pd.DataFrame, column: str) -> Figure:
     """Draw a loss of the paper's model against the steps, and its difference from LayerNorm beside the paper's gap.
 
-    metrics: table language_model_metrics. The level of the paper's losses, of another tokenizer and text, does not
-    compare.
+    metrics: table language_model_metrics. Only the paper's gap is drawn, since its losses are of another tokenizer and
+    text.
     """
     figure, entries = _rows(metrics, [PAPER_MODEL], column)
     runs, axes = metrics[metrics.model == PAPER_MODEL], figure.axes[1]
@@ -130,15 +130,15 @@ around the largest rate without such runs; in the axes the two marks have the co
 MODELS = {"gpt_rates": "model of words", "bytes_rates": "model of bytes"}
 """What titles call the models of config.yaml that are trained at several rates."""
 
-APART = {"learning_rate", "seeds", "evaluate_every", "checkpoint_every"}
+MAY_DIFFER = {"learning_rate", "seeds", "evaluate_every", "checkpoint_every"}
 """Settings in which models may differ and still share a panel of losses by learning rate."""
 
 
 def alike(settings: Mapping[str, Mapping[str, Any]], models: Iterable[str]) -> dict[str, list[str]]:
-    """Group models whose settings differ in those of APART alone; return the groups by their first model's name."""
+    """Return groups of models whose settings are equal but for MAY_DIFFER, by the name of the first model of each."""
     panels: dict[str, list[str]] = {}
     for name in models:
-        of_runs = repr(sorted((key, value) for key, value in settings[name].items() if key not in APART))
+        of_runs = repr(sorted((key, value) for key, value in settings[name].items() if key not in MAY_DIFFER))
         panels.setdefault(of_runs, []).append(name)
     return {names[0]: names for names in panels.values()}
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from layernorm_roles.evidence.analysis.majority import random_angle
+from layernorm_roles.evidence.analysis.majority import of_single_points, random_angle
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.variants import BUILT_IN, PAPER_PROJECTION
@@ -33,9 +33,6 @@ RANDOM = dict(label="random direction", color="#999999", lw=0.8, ls=":")
 REPORTED = dict(label="paper, read off its figure", mec=style.GREY, **style.PAPER_MARK)
 """Looks of the line at the mean angle between a random direction and the ones vector, and of the mark of a number that
 the paper reports, whose edge in the axes has the colour of its variant."""
-
-MOST_EQUAL = 1e-6
-"""Least plotted distance of attention from equal, which is 1 - perplexity / classes; a smaller one is raised to it."""
 
 
 def title(experiment: str, settings: Mapping[str, Any]) -> str:
@@ -67,12 +64,11 @@ def grid(metrics: pd.DataFrame) -> Figure:
     """Draw loss, accuracy, angle of queries and spread of attention by the steps: a row of panels an experiment.
 
     metrics: table majority_metrics, of which experiments with one width and learning rate are drawn. Attention is drawn
-    by its distance from equal: one less the perplexity of its weights over the number of classes, at least MOST_EQUAL.
+    by its distance from equal: one less the perplexity of its weights over the number of classes, at least 1e-6.
     """
-    points = metrics.groupby("experiment", sort=False)[["d_model", "base_learning_rate"]].nunique()
-    names = [*points.index[(points == 1).all(axis=1)]]
-    runs = metrics[metrics.experiment.isin(names)]
-    runs = runs.assign(unequal=(1 - runs.attention_share).clip(lower=MOST_EQUAL))
+    runs = of_single_points(metrics)
+    runs = runs.assign(unequal=(1 - runs.attention_share).clip(lower=1e-6))
+    names = runs.experiment.unique()
     size = (style.PAGE, 1.4 * len(names) + 1.2)
     figure, panels = plt.subplots(len(names), len(COLUMNS), figsize=size, squeeze=False)
     looks = style.looks_of(runs.variant, lw=1.1)

@@ -28,9 +28,6 @@ RANDOM = dict(label="a random direction", color="black", ls=":", lw=1.0)
 """Looks of a trained model, of a network of its architecture with freshly drawn weights, and of lines that are of a
 random direction in place of the ones vector."""
 
-MANY = 12
-"""Most layers for which an x axis has a tick at each, and large marks; of more layers at most eight have a tick."""
-
 
 def reached(ceilings: pd.DataFrame) -> Figure:
     """Draw by layer the share of (key, head) pairs that can get, and do get, ½, 1/10 or 1/100 of a query's attention.
@@ -49,7 +46,7 @@ def reached(ceilings: pd.DataFrame) -> Figure:
         of_model = shares[shares.model == model]
         best = NORM if (of_model.queries == NORM).any() else ANY
         layers = sorted(of_model.layer.unique())
-        every = 1 if len(layers) <= MANY else -(-len(layers) // 8)
+        every = 1 if len(layers) <= 12 else -(-len(layers) // 8)  # of more layers at most eight have a tick
         marks = dict(ms=4.0 if every == 1 else 2.2, clip_on=False)
         for axes, (threshold, fraction) in zip(panels, FRACTIONS.items(), strict=True):
             here = of_model[of_model.threshold == threshold]

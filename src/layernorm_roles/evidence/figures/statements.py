@@ -20,10 +20,7 @@ PLACEMENTS = {"inside": "#332288", "outside": style.PURPLE}
 """Colour of each place of eps: inside the root as in torch, or outside it."""
 
 STAGES = dict(x="inputs x", f="projection f", g="scaling g to length $\\sqrt{3}$", h="gain and bias h")
-"""Panel titles for the steps of LayerNorm, h(g(f(x))), that a cloud of points in three dimensions goes through."""
-
-CLOUD_LIMIT = 3.2
-"""Half the side of the box around the cloud of points in three dimensions."""
+"""Panel titles for the steps of LayerNorm, h(g(f(x))), by their letters in table geometry_cloud."""
 
 
 def geometry(table: pd.DataFrame, cloud: pd.DataFrame) -> Figure:
@@ -80,7 +77,7 @@ def _clouds(figure: FigureBase, cloud: pd.DataFrame) -> None:
             look = dict(s=2.5, c=height, cmap="viridis", vmin=0, vmax=1, linewidth=0)
             axes.scatter(*points.T, depthshade=False, **look)
             view = dict(elev=24, azim=8)
-            box(axes, CLOUD_LIMIT, ticks=(-2, 0, 2), zoom=1.0, view=view, labelpad=-11, fontsize=6)
+            box(axes, limit=3.2, ticks=(-2, 0, 2), zoom=1.0, view=view, labelpad=-11, fontsize=6)
             axes.tick_params(pad=-4, labelsize=5)
             title = "gain" if (norm, stage) == ("rmsnorm", "h") else label
             axes.set_title(f"{name}: {title}" if column == 0 else title, y=0.98)

@@ -14,6 +14,7 @@ from layernorm_roles.evidence.analysis.majority import (
     SIZE_AND_PROJECTION,
     early_and_last,
     last_rows,
+    of_single_points,
     steps_to_reach,
 )
 from layernorm_roles.evidence.claims.rules import TEST_LOSS
@@ -24,16 +25,9 @@ from layernorm_roles.variants import BUILT_IN
 
 # Size and projection
 
-CELLS = {
-    "with projection": ("layernorm_small", "layernorm"),
-    "without projection": ("scale_released", "scale"),
-}
+LARGE, SMALL = SIZE_AND_PROJECTION
+CELLS = dict(zip(("with projection", "without projection"), zip(SMALL, LARGE, strict=True), strict=True))
 """Lines of accuracy by their names in the legend, each from the variant with small keys to the one with large keys."""
-
-_VARIANTS = [variant for pair in CELLS.values() for variant in pair]
-
-POINT = dict(marker="o", ms=4)
-"""Look of the mean accuracy of a variant in the figure `size_and_projection`."""
 
 EFFECTS = ("projection", "size", "interaction")
 """The effects on accuracy that the figure `size_and_projection` shows, from the top."""
@@ -48,11 +42,8 @@ def size_and_projection(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> F
     metrics: table majority_metrics; a row for each experiment of one width and rate with the four variants of CELLS.
     `settings` are the section majority. Panels show the steps of `analysis.majority.early_and_last`.
     """
-    names = [
-        name
-        for name, runs in metrics.groupby("experiment", sort=False)
-        if runs[["d_model", "base_learning_rate"]].nunique().eq(1).all() and {*_VARIANTS} <= {*runs.variant}
-    ]
+    variants = of_single_points(metrics).groupby("experiment", sort=False).variant
+    names = [name for name, present in variants if {*LARGE, *SMALL} <= {*present}]
     figure = plt.figure(figsize=(style.PAGE, 0.4 + 2.2 * len(names)))
     entries: list[style.Look] = []
     for part, name in zip(np.ravel(figure.subfigures(len(names), 1)), names, strict=True):
@@ -66,11 +57,11 @@ def _cells_and_effects(figure: FigureBase, runs: pd.DataFrame) -> list[style.Loo
     """Draw the accuracies of the variants CELLS in one experiment, and their effects; return the legend's entries."""
     steps = sorted({*early_and_last(runs)})
     *moments, right = np.ravel(figure.subplots(1, len(steps) + 1, width_ratios=[1] * len(steps) + [1.35]))
-    looks = {name: dict(color=BUILT_IN[large].colour, **POINT) for name, (_, large) in CELLS.items()}
+    looks = {name: dict(color=BUILT_IN[large].colour, marker="o", ms=4) for name, (_, large) in CELLS.items()}
     entries = []
     for number, (axes, step) in enumerate(zip(moments, steps, strict=True)):
         at = runs[runs.step == step].pivot(index="seed", columns="variant", values="test_accuracy")
-        cells = at[_VARIANTS].dropna()
+        cells = at[[*LARGE, *SMALL]].dropna()
         for shift, (name, (small, large)) in zip((-0.03, 0.03), CELLS.items(), strict=True):
             both = cells[[small, large]].rename(columns={small: shift, large: 1 + shift})
             axes.plot(both.columns, both.T, color=looks[name]["color"], lw=0.5, alpha=0.4)
@@ -79,7 +70,7 @@ def _cells_and_effects(figure: FigureBase, runs: pd.DataFrame) -> list[style.Loo
         axes.set_xticks([0, 1], ["1/√d (small)", "√d (large)"])
         look = MOMENTS[number - len(steps)] | dict(label=f"effect at step {step:,}", color="black", ls="")
         entries.append(look)
-        effects = two_by_two(100 * cells, *SIZE_AND_PROJECTION, "projection")
+        effects = two_by_two(100 * cells, LARGE, SMALL, "projection")
         for y, name in enumerate(EFFECTS):
             _effect(right, y + 0.28 * (number - (len(steps) - 1) / 2), effects[name], look)
     style.accuracies(*moments)
@@ -126,7 +117,7 @@ def by_d_model(metrics: pd.DataFrame) -> Figure:
     looks = style.looks_of(metrics.variant, marker="o", ms=3.2)
     looks = {name: look | dict(label=PROJECTED.get(name, look["label"])) for name, look in looks.items()}
     rows = list(metrics.groupby(["experiment", "base_learning_rate"], sort=False))
-    columns = 2 if BASE in looks and len(looks) > 1 else 1
+    columns = 2 if {BASE} < {*looks} else 1
     size = (style.PAGE if columns == 2 else style.COLUMN, 0.6 + 2.6 * len(rows))
     figure, grid = plt.subplots(len(rows), columns, figsize=size, squeeze=False)
     for row, ((experiment, rate), runs) in zip(grid, rows, strict=True):
@@ -135,14 +126,13 @@ def by_d_model(metrics: pd.DataFrame) -> Figure:
         style.lines(row[0], ends, y="test_accuracy", **lines)
         style.accuracies(row[0])
         row[0].set(ylabel=style.ACCURACY, title=f"{experiment}, learning rate {rate:g}")
-        for axes in row[1:]:
-            if {BASE} < {*ends.variant}:
-                gains = style.differences(ends, BASE, "test_accuracy", "d_model", "seed")
-                style.lines(axes, gains.assign(points=100 * gains.difference), y="points", **lines)
-                axes.axhline(0, color=BUILT_IN[BASE].colour, lw=1.4, zorder=0)
-                axes.set_ylabel("accuracy − that of scaling only\n(percentage points)")
-            else:
-                axes.set_axis_off()
+        if {BASE} < {*ends.variant}:
+            gains = style.differences(ends, BASE, "test_accuracy", "d_model", "seed")
+            style.lines(row[1], gains.assign(points=100 * gains.difference), y="points", **lines)
+            row[1].axhline(0, color=BUILT_IN[BASE].colour, lw=1.4, zorder=0)
+            row[1].set_ylabel("accuracy − that of scaling only\n(percentage points)")
+        elif columns == 2:
+            row[1].set_axis_off()
         for axes in row:
             axes.set(xscale="log", xlabel="width d")
             style.ticks_at(axes, runs.d_model)
@@ -151,7 +141,7 @@ def by_d_model(metrics: pd.DataFrame) -> Figure:
 
 
 def _with_several(metrics: pd.DataFrame, setting: str) -> pd.DataFrame:
-    """The rows of majority_metrics of experiments that have several values in the column `setting`."""
+    """Return the rows of majority_metrics of experiments that have several values in the column `setting`."""
     return metrics[metrics.groupby("experiment")[setting].transform("nunique") > 1]
 
 

@@ -21,9 +21,6 @@ VIEW = dict(elev=16, azim=-14)
 LIMIT = 1.9
 """Half the side of the box around the origin; keys after LayerNorm have length sqrt(3) = 1.73."""
 
-SHORTEST = 1e-6
-"""Length at which shorter vectors are drawn on the logarithmic axis of lengths."""
-
 ONES = dict(label="ones vector", ls="--", lw=0.9, color="#333333")
 PLANE = dict(label="plane orthogonal to it", ls="", marker="s", ms=7, mec="none", color="#BBBBBB", alpha=0.6)
 """Looks, in a legend, of the ones vector and of the plane orthogonal to it."""
@@ -65,8 +62,8 @@ def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Fi
 
 
 def _size(vectors: Float[np.ndarray, "vectors 3"]) -> Float[np.ndarray, " vectors"]:
-    """Return the lengths of vectors, at least SHORTEST."""
-    return np.maximum(np.linalg.norm(vectors, axis=1), SHORTEST)
+    """Return the lengths of vectors for a logarithmic axis, at least 1e-6."""
+    return np.maximum(np.linalg.norm(vectors, axis=1), 1e-6)
 
 
 def _lengths(axes: Axes, keys: np.ndarray, queries: np.ndarray, colour: str, compared: np.ndarray) -> None:

@@ -19,9 +19,6 @@ from layernorm_roles.evidence.tables.verdicts import Judged
 TEXT = yaml.safe_load((Path(__file__).parent / "findings.yaml").read_text(encoding="utf-8"))
 """What findings.yaml has: headlines, sentences and effects, with the claims and verdicts that they are for."""
 
-FIGURES = tuple(section["figure"] for section in TEXT["sections"] if "figure" in section)
-"""Names of the figures on the page findings.html."""
-
 _PLACE = re.compile(r"\{(\w+)(?:\.(control|value|p))?\}")
 
 

@@ -59,10 +59,9 @@ def groups(claims: Iterable[Claim]) -> list[list[Claim]]:
 
 
 def values(sources: Sources, key: str) -> list[str]:
-    """Return the different values that `key` has in any file, sorted, of values that are lists the single ones."""
-    return sorted(
-        {value for source in sources.values() for value in source.get(key, "").split(", ") if value}
-    )
+    """Return the different values that `key` has in any file, sorted; a value may list several, joined by commas."""
+    lists = (source.get(key, "").split(", ") for source in sources.values())
+    return sorted({value for values in lists for value in values if value})
 
 
 def devices(sources: Sources) -> list[str]:

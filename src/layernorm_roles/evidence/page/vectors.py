@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.majority import geometry_of_runs, random_angle
+from layernorm_roles.evidence.analysis.majority import geometry_of_runs, of_single_points, random_angle
 from layernorm_roles.evidence.claims.rules import FLAT
 from layernorm_roles.evidence.figures.style import looks_of
 from layernorm_roles.evidence.figures.vectors import LIMIT, VIEW
@@ -22,11 +22,8 @@ def views(vectors: pd.DataFrame | None) -> list[dict[str, Any]]:
     """
     if vectors is None:
         return []
-    trained = vectors[vectors.checkpoint == "final"]
-    setting = trained.groupby("experiment").agg(
-        {"d_model": ["nunique", "max"], "base_learning_rate": "nunique"}
-    )
-    three = trained[trained.experiment.isin(setting.index[(setting == [1, 3, 1]).all(axis=1)])]
+    trained = of_single_points(vectors[vectors.checkpoint == "final"])
+    three = trained[trained.d_model == 3]
     several = three.experiment.nunique() > 1
     shown = []
     for experiment, part in three.groupby("experiment", sort=False):

@@ -34,8 +34,7 @@ def convergence(metrics: pd.DataFrame) -> Readable:
         "pairs": "{.pairs}",
     }
     frame = majority.convergence(majority.steps_to_reach(metrics))
-    settings = frame.groupby("experiment")[["d_model", "base_learning_rate"]].transform("nunique")
-    return Readable(frame, [grid(frame[(settings == 1).all(axis=1)], cells, texts=2)])
+    return Readable(frame, [grid(majority.of_single_points(frame), cells, texts=2)])
 
 
 def rates(metrics: pd.DataFrame) -> Readable:
