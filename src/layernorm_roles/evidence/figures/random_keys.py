@@ -105,10 +105,7 @@ def _contours(axes: Axes, part: pd.DataFrame) -> None:
 
 
 def law(table: pd.DataFrame) -> Figure:
-    """Draw from how many Gaussian keys on a given share of them is unselectable, by the dimension of a key.
-
-    table: gaussian_law.
-    """
+    """Draw from how many Gaussian keys on a share of them is unselectable, by their dimension, from gaussian_law."""
     figure, axes = plt.subplots(figsize=(style.PAGE, 2.7))
     known = table.dropna(subset="n").sort_values("d")
     axes.axhspan(*CONTEXTS, color="0.94", lw=0, zorder=0)

@@ -199,10 +199,7 @@ NORMS = {
 
 
 def batch_dependence(table: pd.DataFrame) -> Figure:
-    """Draw how far a token's output with LayerNorm and BatchNorm changes with its batch's other sequences and padding.
-
-    table: batch_dependence.
-    """
+    """Draw how far a token's output changes with its batch's other sequences and padding, from batch_dependence."""
     figure, panels = plt.subplots(1, 2, figsize=(style.PAGE, 2.4))
     for axes, effect, x in zip(panels, ("others", "padding"), ("batch_size", "padding"), strict=True):
         # Padding has one value a seed and share, the mean over batch sizes, which hardly matter there.

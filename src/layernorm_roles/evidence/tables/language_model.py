@@ -103,10 +103,7 @@ def table_4(keys: pd.DataFrame) -> Readable:
 
 
 def heads(keys: pd.DataFrame) -> Readable:
-    """Return the shares of unselectable keys in the GPTs' heads, among all keys and among earlier ones alone.
-
-    keys: table key_selectability.
-    """
+    """Return the shares of unselectable keys in GPTs' heads among all keys and earlier ones, from key_selectability."""
     in_heads = keys[keys.site.isin(["head", "head_exact"]) & (keys.texts == "long")]
     rivals = {
         False: "among all keys of the context",

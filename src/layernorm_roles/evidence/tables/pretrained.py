@@ -25,10 +25,7 @@ LEAST_CONTEXTS, SHOWN = 3, 10
 
 
 def ceilings(table: pd.DataFrame) -> Readable:
-    """Return the shares of keys in heads that cannot get ½, 1/10 or 1/100 of a query's attention, by layer.
-
-    table: attention_ceilings.
-    """
+    """Return the shares of keys in heads that cannot get ½, 1/10 or 1/100 of attention, from attention_ceilings."""
     shares, quantiles = pretrained.shares_below(table), pretrained.quantiles(table)
     parts: list[Part] = []
     for model in dict.fromkeys(shares.model):
@@ -92,10 +89,7 @@ def cut_heads(keys: pd.DataFrame) -> Readable:
 def _by_layer(
     frame: pd.DataFrame, column: str, names: Mapping[float, str], heading: str, cell: Callable[..., str]
 ) -> pd.DataFrame:
-    """Return numbers as a table of texts, a column a layer, with a row for each value of `column` and entry of SETS.
-
-    The order is that of `names`, which say what the values are called, and of SETS.
-    """
+    """Return numbers as a table of texts: a column a layer, a row for each value of `column` in `names` and of SETS."""
     by_row = dict(list(frame.groupby([column, "queries", "normalised"])))
     rows = [
         ([name, *words], {row.layer: cell(row) for row in by_row[value, *kind].itertuples()}, [])
