@@ -50,24 +50,20 @@ def table(**verdicts):
     return frame.reset_index(drop=True)
 
 
-def by_name(frame):
-    return {each.claim.name: each for each in judged(frame)}
-
-
 def test_every_number_is_the_claims_to_three_digits():
     frame = table(**conditions() | first_headlines())
-    decided, undecided = findings.sections(by_name(frame))
+    decided, undecided = findings.sections(judged(frame))
     assert not undecided
     rows = frame.set_index("claim")
     printed = [sentence for part in decided for sentence in part["sentences"]]
-    printed += findings.markdown(by_name(frame)).splitlines()
+    printed += findings.markdown(judged(frame)).splitlines()
     numbers = [float(found.replace(",", "")) for found in re.findall(NUMBER, " ".join(printed))]
     wanted, sentences = [], map(text, (*ENTRIES, *findings.TEXT["readme"]))
     for token in re.finditer(r"\{[\w.]+\}|" + NUMBER, " ".join(sentences)):
         place = PLACE.fullmatch(token[0])
         wanted += rows.loc[place[1], COLUMNS[place[2]]].to_list() if place else [float(token[0])]
     assert numbers == pytest.approx(wanted, rel=6e-3) and len(wanted) > 40
-    lines = findings.markdown(by_name(frame)).splitlines()
+    lines = findings.markdown(judged(frame)).splitlines()
     assert len(lines) == 5 and sum(len(line.split()) - 1 for line in lines) <= 120
 
 
@@ -75,7 +71,7 @@ def test_every_number_is_the_claims_to_three_digits():
 def test_what_was_not_measured_or_not_decided_is_named_and_no_headline(lost):
     frame = table(**first_headlines())
     frame.loc[frame.claim == "project_values", lost] = "not tested" if lost == ["verdict"] else np.nan
-    decided, undecided = findings.sections(by_name(frame))
+    decided, undecided = findings.sections(judged(frame))
     assert undecided == ["where the projection costs accuracy"] and len(decided) == len(SECTIONS) - 1
     assert findings.sections({}) == ([], [section["title"] for section in SECTIONS])
 
@@ -87,12 +83,12 @@ def test_every_verdict_that_decides_has_a_headline():
     for section in SECTIONS:
         assert {*section["headlines"]} in (paper, ours, ours | {Verdict.CONFOUNDED}), section["claim"]
         for verdict, headline in section["headlines"].items():
-            found = findings.sections(by_name(frame.assign(verdict=verdict)))[0]
+            found = findings.sections(judged(frame.assign(verdict=verdict)))[0]
             assert headline in [part["headline"].replace("’", "'") for part in found]
 
 
 def test_the_effects_are_a_table_with_the_number_at_best_rates():
-    frame, grid = table().set_index("claim"), findings.effects(by_name(table())).set_index("effect")
+    frame, grid = table().set_index("claim"), findings.effects(judged(table())).set_index("effect")
     claims = {
         "paper's comparison": "faster",
         "isolating comparison": "faster",
@@ -110,4 +106,5 @@ def test_the_text_names_claims_and_figures_that_are_there():
     sentences = [text(entry) for entry in (*ENTRIES, *findings.TEXT["readme"])]
     named = {found[1] for sentence in sentences for found in PLACE.finditer(sentence)} | {*conditions()}
     named |= {entry[key] for entry in findings.TEXT["effects"] for key in ("claim", "best") if key in entry}
-    assert named <= known and {*findings.FIGURES} <= {*shown.FIGURES}
+    figures = {section["figure"] for section in SECTIONS if "figure" in section}
+    assert named <= known and figures <= {*shown.FIGURES}

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from kept import KEPT, TABLES
+from kept import TABLES
 
-from layernorm_roles.evidence.page import readme
+from layernorm_roles.evidence.page import findings, readme
+from layernorm_roles.evidence.tables.verdicts import judged
 
 ROOT = Path(__file__).parents[3]
 
@@ -22,4 +23,4 @@ def test_the_readme_is_up_to_date():
     """If this fails: snakemake --cores 1 readme"""
     shown = (ROOT / "README.md").read_text(encoding="utf-8")
     assert not TABLES["claims"].empty
-    assert readme.replaced(shown, readme.findings_of(KEPT / "parquet/claims.parquet")) == shown
+    assert readme.replaced(shown, findings.markdown(judged(TABLES["claims"]))) == shown

@@ -37,6 +37,12 @@ def random_angle(dim: int) -> float:
     return float(np.degrees(first / whole))
 
 
+def of_single_points(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a table of majority runs on experiments that have one width and one learning rate."""
+    points = table.groupby("experiment")[["d_model", "base_learning_rate"]].transform("nunique")
+    return table[(points == 1).all(axis=1)]
+
+
 # Steps
 
 

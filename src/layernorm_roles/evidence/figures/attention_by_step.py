@@ -1,4 +1,4 @@
-"""Language models while they train: losses, what attention adds, and when it begins, by the size of its input."""
+"""Language models while they train: losses, what attention adds, and when runs begin to attend."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,20 +17,17 @@ from layernorm_roles.evidence.figures.language_model import loss_and_differences
 from layernorm_roles.variants import BUILT_IN, MATCHED_VARIANT, NO_ATTENTION_VARIANT
 
 COMPARED = ("layernorm", "layernorm_shrunk", "projection", "projection_grown", NO_ATTENTION_VARIANT)
-"""The variants that the figure `paper_rate` shows: scaled or not, each large and small, and without attention."""
+"""The variants that the figure `paper_rate` shows: with and without scaling, large and small, and no attention."""
 
 
 def paper_rate(metrics: pd.DataFrame, attention: pd.DataFrame, model: str) -> Figure:
     """Draw the losses of a model's variants against the steps, their differences from LayerNorm, and attention's part.
 
     metrics: table language_model_metrics; attention: table language_model_attention; of both the variants COMPARED of
-    `model` are drawn. What equal attention adds to the loss is measured in the whole model; the deviation of scores is
-    a mean over layers.
+    `model` are drawn.
     """
-    runs, of_model = (
-        table[(table.model == model) & table.variant.isin(COMPARED) & (table.step > 0)]
-        for table in (metrics, attention)
-    )
+    shown = "model == @model and variant in @COMPARED and step > 0"
+    runs, of_model = metrics.query(shown), attention.query(shown)
     worth = of_model[of_model.layer.isna() & (of_model.variant != NO_ATTENTION_VARIANT)]
     deviations = of_model.groupby(["variant", "seed", "step"]).score_deviation.mean().dropna().reset_index()
     figure, (above, below) = plt.subplots(2, 2, figsize=(style.PAGE, 5.2), sharex=True)
@@ -47,28 +44,25 @@ def paper_rate(metrics: pd.DataFrame, attention: pd.DataFrame, model: str) -> Fi
     return figure
 
 
-_VIOLET = (
-    "#882255"  # MATCHED_VARIANT's colour in other figures is too near that of projection for single marks
-)
-
 DOSES = {
-    kind: {"label": words, "color": colour or BUILT_IN[kind].colour, "marker": marker, "ls": ""}
-    for kind, words, colour, marker in (
-        ("layernorm", "LayerNorm × constant", None, "o"),
-        ("projection", "projection × constant", None, "s"),
-        ("scale", "scaling × constant", None, "o"),
-        (MATCHED_VARIANT, BUILT_IN[MATCHED_VARIANT].label, _VIOLET, "D"),
-        ("shrunk_qk", "LayerNorm, × 0.028 for QK alone", None, "<"),
-        ("shrunk_v", "LayerNorm, × 0.028 for V alone", None, ">"),
+    kind: dict(label=words, color=BUILT_IN[kind].colour, marker=marker, ls="")
+    for kind, words, marker in (
+        ("layernorm", "LayerNorm × constant", "o"),
+        ("projection", "projection × constant", "s"),
+        ("scale", "scaling × constant", "o"),
+        (MATCHED_VARIANT, BUILT_IN[MATCHED_VARIANT].label, "D"),
+        ("shrunk_qk", "LayerNorm, × 0.028 for QK alone", "<"),
+        ("shrunk_v", "LayerNorm, × 0.028 for V alone", ">"),
     )
 }
-"""Looks of runs in the figure `dose_response`: of multiples of a built-in norm, and of single other variants."""
+"""Looks of the marks of runs in the figure `dose_response`, by variant or by the norm of which it is a multiple."""
+DOSES[MATCHED_VARIANT]["color"] = "#882255"  # the variant's own is too near projection's for single marks
 
-APART = {"layernorm": 0.95, "scale": 1.05}
-"""Factors by which marks of the majority task are moved along the axis, so that equal sizes do not hide each other."""
+SHIFTS = {"layernorm": 0.95, "scale": 1.05}
+"""Factors by which marks of the majority task are moved along the x axis, so that none hides another."""
 
 SIZES = ("d8", "sizes")
-"""The majority experiments of one setting in which layernorm and scale have several sizes."""
+"""The majority experiments, equal but for their variants, in which layernorm and scale have several sizes."""
 
 
 def dose_response(
@@ -77,49 +71,47 @@ def dose_response(
     """Draw when runs begin to attend by the size of attention's input; beside it how fast the majority task is learnt.
 
     attention: table language_model_attention, of which `model` is drawn; metrics: table majority_metrics, of which the
-    experiments SIZES are; `norms` are those of the settings. There is a mark for each run. Runs that do not get there
-    are at the upper edge, as later than their last step. Without SIZES there is one panel.
+    experiments SIZES are, in a panel of their own; `norms` are those of the settings. There is a mark for each run;
+    those that do not get there are at the upper edge.
     """
     begun = onsets(attention[attention.model == model])
     begun = begun.assign(kind=[_kind(name, norms) for name in begun.variant]).dropna(subset="kind")
     learnt = steps_to_reach(metrics[metrics.experiment.isin(SIZES)], [TEST_LOSS])
-    doses = [dose(run.variant, norms, run.d_model) for run in learnt.itertuples()]
-    kinds = [each and each.family for each in doses]
-    learnt = learnt.assign(kind=kinds, size=[each and each.size for each in doses])
-    learnt = learnt[learnt.kind.isin(APART)]
-    learnt = learnt.assign(place=learnt["size"] * learnt.kind.map(APART))
+    doses = [dose(run.variant, norms, run.d_model) or (None, np.nan) for run in learnt.itertuples()]
+    learnt = learnt.join(pd.DataFrame(doses, columns=["kind", "size"], index=learnt.index))
+    learnt = learnt[learnt.kind.isin(SHIFTS)]
+    learnt = learnt.assign(place=learnt["size"] * learnt.kind.map(SHIFTS))
     size = (style.PAGE if len(learnt) else style.COLUMN, 3.6)
     figure, (panels,) = plt.subplots(1, 1 + (len(learnt) > 0), figsize=size, squeeze=False)
     _marks(panels[0], begun, "input_rms", "onset")
     panels[0].set_title(f"{model}, {style.number_of([len(begun)], 'run')}")
-    panels[0].set_ylabel(f"first step at which equal attention\nadds {ONSET:g} nats per token")
     panels[0].set_xlabel("root mean square of attention’s input")
+    panels[0].set_ylabel(f"first step at which equal attention\nadds {ONSET:g} nats per token")
     for axes in panels[1:]:
         _marks(axes, learnt, "place", "steps")
         axes.set_title(f"majority task, {style.number_of([len(learnt)], 'run')}")
-        axes.set_ylabel(f"steps to a test loss of {TEST_LOSS:g}")
-        axes.set_xlabel("size relative to LayerNorm’s")
+        axes.set(xlabel="size relative to LayerNorm’s", ylabel=f"steps to a test loss of {TEST_LOSS:g}")
         style.ticks_at(axes, learnt["size"])
     style.legend_below(figure, [], columns=3, further=DOSES.values())
     return figure
 
 
 def _kind(variant: str, norms: Mapping[str, Any]) -> str | None:
-    """The key of DOSES by which a variant is drawn: its own or that of its family; None if it has neither."""
+    """Return the key of DOSES for a variant: its name or that of the norm of which it is a multiple, or None."""
     of_family = dose(variant, norms)
     return variant if variant in DOSES else of_family and of_family.family
 
 
 def _marks(axes: Axes, runs: pd.DataFrame, x: str, y: str) -> None:
-    """Draw a mark for each run at its columns x and y; a run without y stands, hollow, above the last step of all."""
+    """Draw a mark for each run at its columns `x` and `y`; where `y` is NaN it is hollow, above the last step."""
     last = runs.last_step.max()
     for kind, part in runs.groupby("kind"):
-        look = DOSES[kind] | {"ms": 5, "alpha": 0.7}
+        look = DOSES[kind] | dict(ms=5, alpha=0.7)
         there, never = part.dropna(subset=y), part[part[y].isna()]
         axes.plot(there[x], there[y], **look)
         axes.plot(never[x], np.full(len(never), 1.06 * last), mfc="none", **look)
     axes.axhline(1.02 * last, color=style.GREY, lw=0.6, ls=":")
-    place = {"xy": (1, 1.015 * last), "xycoords": ("axes fraction", "data"), "ha": "right", "va": "top"}
+    place = dict(xy=(1, 1.015 * last), xycoords=("axes fraction", "data"), ha="right", va="top")
     axes.annotate(f"not by step {int(last):,}", fontsize=7, color=style.GREY, **place)
     axes.set(xscale="log", ylim=(0, 1.1 * last))
     axes.set_yticks([tick for tick in axes.get_yticks() if tick <= last])

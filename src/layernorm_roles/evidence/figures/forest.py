@@ -12,17 +12,18 @@ from matplotlib.transforms import offset_copy
 from layernorm_roles.evidence.claims import MEANINGS, Verdict, on_common_scale
 from layernorm_roles.evidence.figures import style
 
+MARK = dict(ls="", ms=5)
 LOOKS = {
-    Verdict.REPRODUCED: {"color": "#009E73", "marker": "o"},
-    Verdict.HOLDS: {"color": "#0072B2", "marker": "s"},
-    Verdict.PARTIAL: {"color": "#E69F00", "marker": "D"},
-    Verdict.CONFOUNDED: {"color": "#882255", "marker": "P"},
-    Verdict.REVERSED: {"color": "#CC79A7", "marker": "v"},
-    Verdict.NOT_REPRODUCED: {"color": "#D55E00", "marker": "X"},
-    Verdict.DOES_NOT_HOLD: {"color": "#D55E00", "marker": "^"},
-    Verdict.NOT_TESTED: {"color": "#7F7F7F", "marker": "d"},
+    Verdict.REPRODUCED: dict(color=style.GREEN, marker="o"),
+    Verdict.HOLDS: dict(color=style.BLUE, marker="s"),
+    Verdict.PARTIAL: dict(color=style.ORANGE, marker="D"),
+    Verdict.CONFOUNDED: dict(color="#882255", marker="P"),
+    Verdict.REVERSED: dict(color=style.PURPLE, marker="v"),
+    Verdict.NOT_REPRODUCED: dict(color=style.VERMILION, marker="X"),
+    Verdict.DOES_NOT_HOLD: dict(color=style.VERMILION, marker="^"),
+    Verdict.NOT_TESTED: dict(color="#7F7F7F", marker="d"),
 }
-"""Colour and shape of the mark of a claim in the figure, by the verdict on the claim."""
+"""Colour and shape of the mark of a claim in the figure, by the verdict on the claim; MARK is the rest of its look."""
 
 PAPER = "Brody, Alon and Yahav 2023, "
 """The beginning of a claim's `source` in table claims if the paper makes the claim."""
@@ -39,16 +40,9 @@ OUTSIDE = 5
 DAGGER = "†"
 """Sign beside claims whose test is passed, too, by models that lack what the claim is about."""
 
-_CONTROL = {"ls": "", "color": style.GREY}
-ISOLATED = _CONTROL | {"label": "isolating comparison", "ms": 4, "marker": "o", "mfc": "white"}
-WITHOUT_TRAINING = _CONTROL | {"label": "untrained models", "ms": 4.5, "marker": "+"}
-PASSED = {
-    "label": "passed also without the cause",
-    "ls": "",
-    "ms": 5,
-    "marker": f"${DAGGER}$",
-    "color": "black",
-}
+ISOLATED = dict(label="isolating comparison", ls="", color=style.GREY, ms=4, marker="o", mfc="white")
+WITHOUT_TRAINING = dict(label="untrained models", ls="", color=style.GREY, ms=4.5, marker="+")
+PASSED = dict(label="passed also without the cause", ls="", ms=5, marker=f"${DAGGER}$", color="black")
 
 
 def forest(claims: pd.DataFrame) -> Figure:
@@ -59,8 +53,9 @@ def forest(claims: pd.DataFrame) -> Figure:
     scaled = on_common_scale(claims)
     shown = scaled[scaled.effect.notna() & scaled.source.str.startswith(PAPER)]
     figure, axes = plt.subplots(figsize=(style.PAGE, 0.23 * max(len(shown), 1) + 1.4))
-    axes.axvline(0, color="black", lw=0.7, zorder=0)
-    axes.axvline(1, color="black", lw=0.7, ls="--", zorder=0)
+    for x, name, stroke in ((0, "no effect", "-"), (1, "as reported", "--")):
+        axes.axvline(x, color="black", lw=0.7, ls=stroke, zorder=0)
+        axes.annotate(name, (x, 1), xycoords=("data", "axes fraction"), ha="center", va="bottom", fontsize=7)
     for y, row in enumerate(shown.itertuples()):
         _row(axes, y, row)
     axes.set(xlim=ENDS, ylim=(len(shown) - 0.4, -0.6), xticks=np.arange(-1, 2.1, 0.5))
@@ -68,11 +63,9 @@ def forest(claims: pd.DataFrame) -> Figure:
     axes.set_yticks(range(len(shown)), shown.source.str.removeprefix(PAPER) + daggers)
     axes.tick_params(axis="y", length=0, pad=2 * OUTSIDE)
     axes.set_xlabel("measured effect / reported effect")
-    for x, name in ((0, "no effect"), (1, "as reported")):
-        axes.annotate(name, (x, 1), xycoords=("data", "axes fraction"), ha="center", va="bottom", fontsize=7)
     counts = shown.verdict.value_counts()
     present = [verdict for verdict in MEANINGS if verdict in counts]
-    entries = [{"label": f"{name} ({counts[name]})", "ls": "", "ms": 5, **LOOKS[name]} for name in present]
+    entries = [MARK | LOOKS[name] | dict(label=f"{name} ({counts[name]})") for name in present]
     if shown.also_passed_by.notna().any():
         axes.plot([], [], **PASSED)  # the legend's entry: the daggers themselves are text
     style.legend_below(figure, entries, columns=5, further=[ISOLATED, WITHOUT_TRAINING, PASSED])
@@ -80,27 +73,26 @@ def forest(claims: pd.DataFrame) -> Figure:
 
 
 def _row(axes: Axes, y: int, row: Any) -> None:
-    """Draw the effect of a claim with its interval, and below it that of its control."""
-    _effect(axes, y - 0.1, (row.effect, row.low, row.high), ms=5, **LOOKS[Verdict(row.verdict)])
+    """Draw the effect of a claim, a row of `on_common_scale`, with its interval, and that of its control below it."""
+    _effect(axes, y - 0.1, (row.effect, row.low, row.high), LOOKS[Verdict(row.verdict)] | MARK)
     if not ENDS[0] <= row.effect <= ENDS[1]:
         inwards, side = (1, "left") if row.effect < ENDS[0] else (-1, "right")
         text = f"{row.effect:.1f}".replace("-", "−").replace("inf", "∞")
-        look = {"xytext": (5 * inwards, 0), "textcoords": "offset points", "ha": side, "va": "center"}
+        look = dict(xytext=(5 * inwards, 0), textcoords="offset points", ha=side, va="center")
         axes.annotate(text, (float(np.clip(row.effect, *ENDS)), y - 0.1), fontsize=6, **look)
     if np.isfinite(row.isolated):
         look = WITHOUT_TRAINING if row.control.startswith(UNTRAINED) else ISOLATED
-        isolated = (row.isolated, row.isolated_low, row.isolated_high)
-        _effect(axes, y + 0.2, isolated, **look)
+        _effect(axes, y + 0.2, (row.isolated, row.isolated_low, row.isolated_high), look)
 
 
-def _effect(axes: Axes, y: float, estimate: tuple[float, float, float], color: str, **look) -> None:
+def _effect(axes: Axes, y: float, estimate: tuple[float, float, float], look: style.Look) -> None:
     """Draw a mean with its interval at height y; parts beyond the axis become arrows at its edge."""
     mean, low, high = estimate[0], min(estimate[1:]), max(estimate[1:])  # a reported effect may be negative
     if not np.isnan([mean, low, high]).any():
-        axes.plot(np.clip([low, high], *ENDS), [y, y], color=color, lw=1.1, solid_capstyle="butt")
+        axes.plot(np.clip([low, high], *ENDS), [y, y], color=look["color"], lw=1.1, solid_capstyle="butt")
     for end, edge, arrow, side in ((low, ENDS[0], "<", -1), (high, ENDS[1], ">", 1)):
         if side * end > side * edge:
             outside = offset_copy(axes.transData, axes.figure, x=side * OUTSIDE, units="points")
-            arrow_look = {"ms": 3.5, "color": color, "ls": "", "clip_on": False}
-            axes.plot(edge, y, marker=arrow, transform=outside, **arrow_look)
-    axes.plot(np.clip(mean, *ENDS), y, zorder=3, clip_on=False, **{"ls": "", "color": color} | look)
+            arrow_look = dict(ls="", marker=arrow, ms=3.5, color=look["color"], clip_on=False)
+            axes.plot(edge, y, transform=outside, **arrow_look)
+    axes.plot(np.clip(mean, *ENDS), y, zorder=3, clip_on=False, **look)

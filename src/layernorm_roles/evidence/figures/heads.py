@@ -24,52 +24,47 @@ SITES = {
 }
 """Panels of the figure `heads`, by title: site of the keys, whether rivals come before, dimensions projected out."""
 
-SHARES = dict(zip(FRACTIONS, ("#0072B2", "#E69F00", "#7F7F7F"), strict=True))
-"""Colours for the shares of a query's attention that a key may get: ½, 1/10 and 1/100."""
+RIVALS = {False: "all keys of the context", True: "the keys before them alone"}
+"""What titles call the rivals of a key, by whether these are only the keys before it."""
 
-SIZES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
-"""Colours for contexts of several lengths, by their number of keys, the fewest first."""
+SHARES = dict(zip(FRACTIONS, (style.BLUE, style.ORANGE, "#7F7F7F"), strict=True))
+SIZES = (style.BLUE, style.VERMILION, style.GREEN, style.PURPLE)
+"""Colours for the shares of a query's attention that a key may get, and for lengths of contexts, the shortest first."""
 
-GAUSSIAN = {"label": "as many Gaussian keys, exactly", "color": "#808080", "lw": 0.9, "ls": "--"}
+GAUSSIAN = dict(label="as many Gaussian keys, exactly", color="#808080", lw=0.9, ls="--")
 """Look of the line at the expected share of unselectable keys among as many Gaussian keys."""
 
-
-POINTS = {
-    checkpoint: {"marker": "o", "ms": 3.4, "ls": "", "mfc": filling, "mew": 0.8, "zorder": 3}
-    for checkpoint, filling in zip(CHECKPOINTS, ("white", None), strict=True)
-}
-"""Looks of a point for the share of unselectable keys, by checkpoint: hollow before training."""
-
+_POINT = dict(marker="o", ms=3.4, ls="", mew=0.8, zorder=3)
+UNTRAINED, TRAINED = CHECKPOINTS
+POINTS = {UNTRAINED: _POINT | dict(mfc="white"), TRAINED: _POINT}
 GREY_POINTS = [
-    {"label": name, "color": style.GREY, **look}
-    for name, look in zip(("untrained", "trained"), POINTS.values(), strict=True)
+    dict(label="untrained", color=style.GREY, **POINTS[UNTRAINED]),
+    dict(label="trained", color=style.GREY, **POINTS[TRAINED]),
 ]
-"""Entries of a legend for shares of unselectable keys before training and after it."""
-
-SIDES = dict(zip(CHECKPOINTS, (-1, 1), strict=True))
-"""On which side of a place on the axis the points of a checkpoint stand: untrained left of it, trained right."""
+SIDES = {UNTRAINED: -1, TRAINED: 1}
+"""Looks of points for shares of unselectable keys by checkpoint (hollow before training), their entries in a legend,
+and on which side of a place on the x axis such a point stands: left (-1) or right (1)."""
 
 IN_HEADS = {*PAPER_SCALING, QUERY_KEY_VARIANT}
 """The built-in variants that the figure `heads` shows."""
 
 
 def heads(keys: pd.DataFrame) -> Figure:
-    """Draw the share of unselectable keys by layer, untrained and trained: a row for each model, a column a site.
+    """Draw the share of unselectable keys by layer, untrained and trained: a row a model, a column for each of SITES.
 
     keys: table key_selectability, of which the long contexts of models with heads and several variants are drawn: the
     variants IN_HEADS and those that are not built in, or else all. Means are over heads, contexts and seeds. A panel's
     dashed line is the exact expectation for Gaussian keys.
     """
-    models = {}
-    for model, part in keys[(keys.site == "head") & (keys.texts == "long")].groupby("model", sort=False):
+    keys, models = keys[keys.texts == "long"], {}
+    for model, part in keys[keys.site == "head"].groupby("model", sort=False):
         if len(variants := [*part.variant.unique()]) > 1 or "layernorm" not in variants:
             models[model] = [v for v in variants if v in IN_HEADS or v not in LEGENDS] or variants
     size = (style.PAGE, 2.1 * len(models) + 0.7)
     figure, panels = plt.subplots(len(models), len(SITES), figsize=size, sharey="row", squeeze=False)
-    everything = keys[keys.model.isin(models)]
     looks = style.looks_of({variant for variants in models.values() for variant in variants})
     for row, (model, variants) in zip(panels, models.items(), strict=True):
-        of_model = everything[(everything.model == model) & (everything.texts == "long")]
+        of_model = keys[keys.model == model]
         for axes, (title, (site, causal, taken)) in zip(row, SITES.items(), strict=True):
             here = of_model[(of_model.site == site) & (of_model.causal == causal)]
             if here.empty:
@@ -83,7 +78,7 @@ def heads(keys: pd.DataFrame) -> Figure:
         row[0].set_ylabel(f"{model}:\nunselectable keys (%)")
     for axes in panels[-1]:
         axes.set_xlabel("layer")
-    entries = style.counted(style.each(looks, **POINTS[CHECKPOINTS[-1]]), everything)
+    entries = style.counted(style.each(looks, **POINTS[TRAINED]), keys[keys.model.isin(models)])
     style.legend_below(figure, [*entries, *GREY_POINTS, GAUSSIAN], columns=3)
     return figure
 
@@ -101,19 +96,19 @@ def _layers(axes: Axes, shares: pd.DataFrame, looks: style.Looks) -> None:
 def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
     """Draw unselectable keys in the heads of the models with LayerNorm, and what keys can get, by the width of a head.
 
-    keys: table key_selectability, ceilings: table language_model_ceilings. Above, the share of unselectable keys: a
-    point for every layer, untrained and trained, lines for the exact expectation for as many Gaussian keys. Below, the
-    share of the keys that can get a half, a tenth, a hundredth of a query's attention.
+    keys: table key_selectability, ceilings: table language_model_ceilings. Above, the share of unselectable keys in
+    every layer, with lines for the exact expectation for as many Gaussian keys. Below, the share of the keys that can
+    get a half, a tenth, a hundredth of a query's attention.
     """
     shares, reach = numbers.by_width(keys), numbers.shares_reached(ceilings[ceilings.variant == "layernorm"])
     figure, (above, below) = plt.subplots(2, 2, figsize=(style.PAGE, 5.6), sharex=True, sharey="row")
     laws = {
-        n: {"label": f"{n:,} Gaussian keys", "color": colour, "ls": "--", "lw": 1.0}
+        n: dict(label=f"{n:,} Gaussian keys", color=colour, ls="--", lw=1.0)
         for n, colour in zip(sorted(shares.n_keys.unique()), cycle(SIZES))
     }
     for axes, causal in zip(above, RIVALS, strict=True):
         _unselectable(axes, shares, causal, laws)
-    entries = _reach(below, reach[reach.checkpoint == CHECKPOINTS[-1]])
+    entries = [*laws.values(), *GREY_POINTS, *_reach(below, reach[reach.checkpoint == TRAINED])]
     for axes in (*above, *below):
         axes.set(xscale="log", ylim=(-4, 104))
         style.ticks_at(axes, shares.d_head)
@@ -121,20 +116,15 @@ def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
         axes.set_xlabel("width of a head, d_head")
     above[0].set_ylabel("unselectable keys (%)")
     below[0].set_ylabel("keys that can get it (%)")
-    entries = [*laws.values(), *GREY_POINTS, *entries]
     title = style.means_over([*shares.seeds, *reach.seeds])
     style.legend_below(figure, entries, columns=3, title=title)
     return figure
 
 
-RIVALS = {False: "all keys of the context", True: "the keys before them alone"}
-"""What titles call the rivals of a key, by whether these are only the keys before it."""
-
-
 def _unselectable(axes: Axes, shares: pd.DataFrame, causal: bool, laws: style.Looks) -> None:
-    """Draw the shares of unselectable keys among `RIVALS[causal]` by width, and the law of as many Gaussian keys.
+    """Draw the `shares` that `analysis.heads.by_width` returns, and the expectation for as many Gaussian keys.
 
-    shares: what `analysis.heads.by_width` returns; laws: the look of the law for each number of keys.
+    `causal` says that a key's rivals are the keys before it alone; `laws` has the line's look by the number of keys.
     """
     dimensions = range(max(1, shares.d_head.min() - 1), shares.d_head.max() + 3)
     for n, look in laws.items():
@@ -152,10 +142,10 @@ def _unselectable(axes: Axes, shares: pd.DataFrame, causal: bool, laws: style.Lo
 def _reach(panels: Iterable[Axes], shares: pd.DataFrame) -> list[dict[str, Any]]:
     """Draw the shares of keys that can get a part of a query's attention; return the legend's entries.
 
-    Where models differ in the number of keys, each has a marker, and the fewest go without saying.
+    Where models differ in their number of keys, each number has a marker; the fewest have no entry of their own.
     """
     markers = dict(zip(sorted(shares.n_keys.unique()), "os^D" * len(shares), strict=False))
-    thin = {"lw": 0.9, "ms": 3.4}
+    thin = dict(lw=0.9, ms=3.4)
     words = {ANY: "any query", NORM: "any query behind the norm, on any text"}
     for axes, (queries, title) in zip(panels, words.items(), strict=True):
         here = shares[shares.queries == queries].sort_values("d_head")
@@ -165,10 +155,10 @@ def _reach(panels: Iterable[Axes], shares: pd.DataFrame) -> list[dict[str, Any]]
             axes.vlines(some.d_head, some.low, some.high, color=SHARES[threshold], lw=thin["lw"])
         axes.set_title(f"can get from {title}")
     entries = [
-        {"label": f"at least {FRACTIONS[threshold]}, trained", "color": colour, "marker": "o", **thin}
+        dict(label=f"at least {FRACTIONS[threshold]}, trained", color=colour, marker="o", **thin)
         for threshold, colour in SHARES.items()
     ]
     return entries + [
-        {"label": f"likewise, of {n:,} keys", "color": style.GREY, "marker": marker, **thin}
+        dict(label=f"likewise, of {n:,} keys", color=style.GREY, marker=marker, **thin)
         for n, marker in [*markers.items()][1:]
     ]

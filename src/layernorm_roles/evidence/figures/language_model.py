@@ -17,20 +17,19 @@ from layernorm_roles.evidence.legends import PAPER_MODEL
 from layernorm_roles.variants import BUILT_IN, NO_ATTENTION_VARIANT, PAPER_SCALING
 
 LOSSES = {"train_loss": "training loss", "valid_loss": "validation loss"}
-"""What labels and titles call the columns with losses of table language_model_metrics."""
+"""What labels and titles call the losses, by column of table language_model_metrics."""
 
 BASE, WITHOUT = PAPER_SCALING
 """LayerNorm, whose losses are subtracted from those of other variants, and the variant without its scaling."""
 
-UNIGRAM = {"label": "token frequencies (unigram)", "color": "#404040", "ls": ":", "lw": 1.0}
-"""Look of the line at the loss of a model that knows the frequencies of the training tokens alone."""
-
 SHOWN_ALONE = (PAPER_MODEL, "gpt_paper_rate")
 """Models with figures of their own: those of the paper's sizes, and of its learning rate and number of steps, too."""
 
-GAP = {"label": "paper, projection only − LayerNorm at step 50,000", "mec": BUILT_IN[WITHOUT].colour}
+UNIGRAM = dict(label="token frequencies (unigram)", color="#404040", ls=":", lw=1.0)
+GAP = dict(label="paper, projection only − LayerNorm at step 50,000", mec=BUILT_IN[WITHOUT].colour)
 GAP |= style.PAPER_MARK
-"""Look of the difference between the losses that the paper reports."""
+"""Looks of the line at the loss of a model that knows the frequencies of the training tokens alone, and of the mark of
+the difference between the losses that the paper reports."""
 
 FARTHEST = 2.5
 """How far an axis of differences reaches at most for the model without attention, over what other variants need."""
@@ -39,8 +38,8 @@ FARTHEST = 2.5
 def paper_losses(metrics: pd.DataFrame, column: str) -> Figure:
     """Draw a loss of the paper's model against the steps, and its difference from LayerNorm beside the paper's gap.
 
-    metrics: table language_model_metrics. The paper's losses are of another tokenizer and text, so that its gap
-    compares with ours, and its level does not.
+    metrics: table language_model_metrics. Only the paper's gap is drawn, since its losses are of another tokenizer and
+    text.
     """
     figure, entries = _rows(metrics, [PAPER_MODEL], column)
     runs, axes = metrics[metrics.model == PAPER_MODEL], figure.axes[1]
@@ -58,8 +57,8 @@ def paper_losses(metrics: pd.DataFrame, column: str) -> Figure:
 def losses(metrics: pd.DataFrame) -> Figure:
     """Draw the validation loss of several models against the steps, and its difference from LayerNorm: a row a model.
 
-    metrics: table language_model_metrics, of which models with one rate and length are drawn that have other variants
-    beside LayerNorm; SHOWN_ALONE are left out.
+    metrics: table language_model_metrics, of which models with one rate and length and with other variants than
+    LayerNorm are drawn, but for SHOWN_ALONE.
     """
     single = of_single_points(metrics)
     several = single.model[single.variant != BASE].unique()
@@ -70,7 +69,7 @@ def losses(metrics: pd.DataFrame) -> Figure:
 
 
 def _rows(metrics: pd.DataFrame, models: Sequence[str], column: str) -> tuple[Figure, list]:
-    """Draw a row of `loss_and_differences` for each model; return the figure, and the variants' legend entries."""
+    """Draw `loss_and_differences` in a row for each model; return the figure and the legend's entries of variants."""
     trained = metrics[metrics.model.isin(models) & (metrics.step > 0)]
     size = (style.PAGE, 2.35 * len(models) + 0.7)
     figure, panels = plt.subplots(len(models), 2, figsize=size, squeeze=False)
@@ -87,10 +86,10 @@ def _rows(metrics: pd.DataFrame, models: Sequence[str], column: str) -> tuple[Fi
 
 
 def loss_and_differences(panels: Iterable[Axes], runs: pd.DataFrame, column: str, looks: style.Looks) -> None:
-    """Draw in two panels a loss of all variants by the steps, and its difference from that of BASE, equal seeds.
+    """Draw in two panels the loss in a column by the steps, and its difference from that of BASE with equal seeds.
 
-    The axis of the differences shows the second half of the training of all variants with attention; what is beyond it
-    at the end is written there. Without runs of BASE that panel is empty.
+    The axis of differences fits the second half of the training of the variants with attention; what is beyond it at
+    the last step is written there. Without runs of BASE that panel is empty.
     """
     left, right = panels
     last = runs.step.max()
@@ -114,7 +113,7 @@ def loss_and_differences(panels: Iterable[Axes], runs: pd.DataFrame, column: str
     ends = gaps[gaps.step == last].groupby("variant").difference.mean()
     for number, (name, end) in enumerate(ends[(ends <= low) | (ends >= high)].items()):
         text = f"{looks[name]['label']} {end:+.2f} {'↑' if end > 0 else '↓'}".replace("-", "−")
-        place = {"xycoords": "axes fraction", "ha": "right", "va": "top", "fontsize": 7}
+        place = dict(xycoords="axes fraction", ha="right", va="top", fontsize=7)
         right.annotate(text, (0.98, 0.98 - 0.1 * number), color=looks[name]["color"], **place)
     right.set(title="difference from LayerNorm, equal seeds", ylabel="loss − LayerNorm's\n(nats per token)")
     right.set_ylim(low, high)
@@ -122,29 +121,24 @@ def loss_and_differences(panels: Iterable[Axes], runs: pd.DataFrame, column: str
 
 # Learning rates and lengths of training
 
-
-BARE = {"label": BUILT_IN[NO_ATTENTION_VARIANT].label, "color": BUILT_IN[NO_ATTENTION_VARIANT].colour}
-BARE |= {"ls": "-.", "lw": 1.0}
-"""Look of the line for the loss without attention, at the best learning rate."""
-
-DIVERGED = {"label": "diverged runs", "color": style.GREY, "marker": "x", "ms": 4.5, "mew": 1.2, "ls": ""}
-"""Look of the diverged runs of a rate, at the top of the axes; they have the colour of their variant."""
-
-LARGEST = {"label": "largest rate at which no run diverges", "mec": style.GREY, **style.RING}
-"""Look of the ring around the largest rate at which no run of a variant diverges, in the variant's colour."""
+BARE = style.looks_of([NO_ATTENTION_VARIANT], lw=1.0)[NO_ATTENTION_VARIANT]
+DIVERGED = dict(label="diverged runs", color=style.GREY, marker="x", ms=4.5, mew=1.2, ls="")
+LARGEST = dict(label="largest rate at which no run diverges", mec=style.GREY, **style.RING)
+"""Looks of the line at the best loss without attention, the mark of diverged runs at the top of the axes, and the ring
+around the largest rate without such runs; in the axes the two marks have the colour of their variant."""
 
 MODELS = {"gpt_rates": "model of words", "bytes_rates": "model of bytes"}
 """What titles call the models of config.yaml that are trained at several rates."""
 
-APART = {"learning_rate", "seeds", "evaluate_every", "checkpoint_every"}
+MAY_DIFFER = {"learning_rate", "seeds", "evaluate_every", "checkpoint_every"}
 """Settings in which models may differ and still share a panel of losses by learning rate."""
 
 
 def alike(settings: Mapping[str, Mapping[str, Any]], models: Iterable[str]) -> dict[str, list[str]]:
-    """Group models into panels, under the first one's name: settings of a panel differ in those of APART alone."""
+    """Return groups of models whose settings are equal but for MAY_DIFFER, by the name of the first model of each."""
     panels: dict[str, list[str]] = {}
     for name in models:
-        of_runs = repr(sorted((key, value) for key, value in settings[name].items() if key not in APART))
+        of_runs = repr(sorted((key, value) for key, value in settings[name].items() if key not in MAY_DIFFER))
         panels.setdefault(of_runs, []).append(name)
     return {names[0]: names for names in panels.values()}
 
@@ -152,9 +146,9 @@ def alike(settings: Mapping[str, Mapping[str, Any]], models: Iterable[str]) -> d
 def by_rate(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
     """Draw the validation loss at the last step by the learning rate: a curve a variant.
 
-    metrics: table language_model_metrics, of which models with several learning rates are drawn; `settings` are the
-    section language_model. Of several numbers of steps the one with most rates is drawn. Points are the single
-    runs, lines their means, where they did not diverge.
+    metrics: table language_model_metrics, of which models with several learning rates are drawn, of several numbers of
+    steps that with most rates; `settings` are the section language_model. Points are the runs that did not diverge,
+    lines their means.
     """
     rates = metrics.groupby("model", sort=False).base_learning_rate.nunique()
     panels = alike(settings, rates.index[rates > 1])
@@ -181,16 +175,16 @@ def by_rate(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
 
 
 def _loss_by_rate(axes: Axes, ends: pd.DataFrame, look: style.Look, top: float) -> None:
-    """Draw one variant's final losses, with marks at `top` of rates at which runs diverged."""
+    """Draw one variant's final losses by the rate, with marks at height `top` for rates at which runs diverged."""
     finite, shift, colour = ends[np.isfinite(ends.valid_loss)], look["shift"], look["color"]
     rates = set(ends.base_learning_rate)
     lost = rates & set(ends.base_learning_rate[np.isinf(ends.valid_loss)])
     if len(finite):
         curve = style.line(axes, finite, "base_learning_rate", "valid_loss", spread="bars", **look)
-        dots = {"marker": ".", "ls": "", "ms": 4, "alpha": 0.5, "color": colour}
+        dots = dict(marker=".", ls="", ms=4, alpha=0.5, color=colour)
         axes.plot(finite.base_learning_rate * shift, finite.valid_loss, **dots)
         if rates - lost:
             largest = max(rates - lost) * shift
-            axes.plot(largest, curve["mean"][largest], **LARGEST | {"mec": colour})
+            axes.plot(largest, curve["mean"][largest], **LARGEST | dict(mec=colour))
     for rate in sorted(lost):
-        axes.plot(rate * shift, top, clip_on=False, zorder=5, **DIVERGED | {"color": colour})
+        axes.plot(rate * shift, top, clip_on=False, zorder=5, **DIVERGED | dict(color=colour))

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from layernorm_roles.evidence.analysis.majority import random_angle
+from layernorm_roles.evidence.analysis.majority import of_single_points, random_angle
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.variants import BUILT_IN, PAPER_PROJECTION
@@ -26,18 +26,17 @@ AXES = {
 COLUMNS = ("test_loss", "test_accuracy", "query_angle_mean", "unequal")
 """What the figure `grid` shows of each experiment against the steps, in as many columns of panels."""
 
-RANDOM = {"label": "random direction", "color": "#999999", "lw": 0.8, "ls": ":"}
-"""Look of the line at the mean angle between a random direction and the ones vector."""
+PAPER = {"d_model": [8], "sequence_length": 50, "classes": 20, "sampling": "depth_first", "split": "rows"}
+"""Settings that a majority experiment needs for its numbers to compare with those that the paper reports."""
 
-REPORTED = {"label": "paper, read off its figure", "mec": style.GREY, **style.PAPER_MARK}
-"""Look of the mark of a number that the paper reports; its edge has the colour of its variant."""
-
-MOST_EQUAL = 1e-6
-"""Least plotted distance of attention from equal, which is 1 - perplexity / classes; a smaller one is raised to it."""
+RANDOM = dict(label="random direction", color="#999999", lw=0.8, ls=":")
+REPORTED = dict(label="paper, read off its figure", mec=style.GREY, **style.PAPER_MARK)
+"""Looks of the line at the mean angle between a random direction and the ones vector, and of the mark of a number that
+the paper reports, whose edge in the axes has the colour of its variant."""
 
 
 def title(experiment: str, settings: Mapping[str, Any]) -> str:
-    """Return the title of a majority experiment from its settings: its sizes, and how its data are drawn and split."""
+    """Return a majority experiment's title from its settings: its sizes, and how its data are drawn and split."""
     sampling, split = settings["sampling"], settings["split"]
     data = f"{sampling.replace('_', '-')} partitions, split by {split}"
     released = f"released data ({data})" if (sampling, split) == ("depth_first", "rows") else data
@@ -45,14 +44,10 @@ def title(experiment: str, settings: Mapping[str, Any]) -> str:
     return f"{experiment}: d_model = {widths}, {settings['classes']} classes, {released}"
 
 
-PAPER = {"d_model": [8], "sequence_length": 50, "classes": 20, "sampling": "depth_first", "split": "rows"}
-"""Settings that a majority experiment needs for its numbers to compare with those that the paper reports."""
-
-
 def curves(metrics: pd.DataFrame, settings: Mapping[str, Any], experiment: str, column: str) -> Figure:
-    """Draw a column of majority_metrics for all variants of an experiment, with what the paper reports of it.
+    """Draw a column of majority_metrics by the steps for all variants of an experiment, with what the paper reports.
 
-    `settings` are those of the section majority.
+    `settings` are the section majority.
     """
     runs = metrics[metrics.experiment == experiment]
     figure, axes = plt.subplots(figsize=(style.PAGE, 3.5))
@@ -65,17 +60,15 @@ def curves(metrics: pd.DataFrame, settings: Mapping[str, Any], experiment: str, 
     return figure
 
 
-def grid(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
+def grid(metrics: pd.DataFrame) -> Figure:
     """Draw loss, accuracy, angle of queries and spread of attention by the steps: a row of panels an experiment.
 
-    `settings` are those of the section majority; experiments with several widths or learning rates are left out.
-    Attention is drawn by its distance from equal: one less the perplexity of its weights over the number of classes, at
-    least MOST_EQUAL.
+    metrics: table majority_metrics, of which experiments with one width and learning rate are drawn. Attention is drawn
+    by its distance from equal: one less the perplexity of its weights over the number of classes, at least 1e-6.
     """
-    points = metrics.groupby("experiment", sort=False)[["d_model", "base_learning_rate"]].nunique()
-    names = [*points.index[(points == 1).all(axis=1)]]
-    runs = metrics[metrics.experiment.isin(names)]
-    runs = runs.assign(unequal=(1 - runs.attention_share).clip(lower=MOST_EQUAL))
+    runs = of_single_points(metrics)
+    runs = runs.assign(unequal=(1 - runs.attention_share).clip(lower=1e-6))
+    names = runs.experiment.unique()
     size = (style.PAGE, 1.4 * len(names) + 1.2)
     figure, panels = plt.subplots(len(names), len(COLUMNS), figsize=size, squeeze=False)
     looks = style.looks_of(runs.variant, lw=1.1)
@@ -86,8 +79,7 @@ def grid(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
             axes.set(xlabel="", ylabel="")
             axes.xaxis.set_major_locator(MaxNLocator(2, steps=[1, 2, 5, 10]))
             axes.tick_params(labelsize=6)
-        words = title(experiment, settings[experiment])
-        row[0].set_ylabel(words.partition(",")[0].replace(": ", "\n"))
+        row[0].set_ylabel(f"{experiment}\nd_model = {part.d_model.iloc[0]}")
     for first, last, column in zip(panels[0], panels[-1], COLUMNS, strict=True):
         first.set_title(AXES[column], fontsize=7)
         last.set_xlabel("optimiser steps")
@@ -96,7 +88,7 @@ def grid(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
 
 
 def _panel(axes: Axes, runs: pd.DataFrame, column: str, looks: style.Looks) -> None:
-    """Draw the variants' means over seeds; set labels, ticks and limits of the axes."""
+    """Draw a column's means over seeds by the steps, a line a variant; set labels, ticks and limits of the axes."""
     style.lines(axes, runs, "variant", looks, "step", column, spread="seeds")
     axes.set(xlabel="optimiser steps", ylabel=AXES[column], xlim=(0, max(runs.step.max(), 1)))
     axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
@@ -111,9 +103,9 @@ def _panel(axes: Axes, runs: pd.DataFrame, column: str, looks: style.Looks) -> N
 
 
 def _mark_paper(axes: Axes, runs: pd.DataFrame, column: str) -> None:
-    """Mark what the paper reports of the runs' column, up to their last step."""
+    """Mark what the paper reports of a column of majority_metrics, up to the last step of `runs`."""
     for variant in (name for name in PAPER_PROJECTION if (runs.variant == name).any()):
-        look = REPORTED | {"mec": BUILT_IN[variant].colour, "zorder": 5, "clip_on": False}
+        look = REPORTED | dict(mec=BUILT_IN[variant].colour, zorder=5, clip_on=False)
         for step, value in reported()["majority"][variant].get(column, {}).items():
             if step <= runs.step.max():
                 axes.plot(step, float(value), **look)

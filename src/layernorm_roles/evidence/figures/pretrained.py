@@ -1,8 +1,5 @@
 """Pretrained models: how much attention the keys of each layer's heads can get, beside what they do get."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -15,44 +12,49 @@ from layernorm_roles.evidence.legends import FRACTIONS, LEAST_FOR_INTERVAL
 from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 
 LOOKS = {
-    AS_USED: {"label": "can get, as used", "color": "#0072B2", "marker": "o", "lw": 1.1},
-    WITHOUT_NORM: {"label": "could get, keys without the norm", "color": "#D55E00", "marker": "s", "lw": 1.1},
+    AS_USED: dict(label="can get, as used", color=style.BLUE, marker="o", lw=1.1),
+    WITHOUT_NORM: dict(label="could get, keys without the norm", color=style.VERMILION, marker="s", lw=1.1),
 }
-LOOKS[WITHOUT_NORM] |= {"ls": "--", "mfc": "white"}
-"""Looks of the most attention that keys can get: as the model uses them, and made without the norm."""
+LOOKS[WITHOUT_NORM] |= dict(ls="--", mfc="white")
+GETS = dict(label="gets, from the queries of its text", color="#9A9A9A", alpha=0.6)
+"""Looks of the lines for the most attention that keys can get, as the model uses them and made without the norm, and of
+the bars for the most that they do get from the queries of their text."""
 
-GETS = {"label": "gets, from the queries of its text", "color": "#9A9A9A", "alpha": 0.6}
-"""Look of the bars for the largest attention that keys get from the queries of their text."""
-
-MANY = 12
-"""Most layers for which an axis has a tick at each, and large marks; of more, at most eight have a tick."""
+TRAINED = {
+    True: dict(label="trained", color=style.BLUE, ls="-", marker="o", ms=2.5, lw=1.1),
+    False: dict(label="untrained", color=style.BLUE, ls="--", marker="o", ms=2.5, lw=1.1),
+}
+RANDOM = dict(label="a random direction", color="black", ls=":", lw=1.0)
+"""Looks of a trained model, of a network of its architecture with freshly drawn weights, and of lines that are of a
+random direction in place of the ones vector."""
 
 
 def reached(ceilings: pd.DataFrame) -> Figure:
     """Draw by layer the share of (key, head) pairs that can get, and do get, ½, 1/10 or 1/100 of a query's attention.
 
-    ceilings: table attention_ceilings; a row for each model. The queries are those behind the norm or, where it is not
-    known, all.
+    ceilings: table attention_ceilings; a row of panels a model. What keys can get is from queries behind the norm or,
+    where it is not known, from any.
     """
     shares = shares_below(ceilings)
     few = shares.contexts < LEAST_FOR_INTERVAL
     low, high = ((100 - end).clip(0, 100).mask(few) for end in (shares.high, shares.low))
     shares = shares.assign(reached=100 - shares.percent, low=low, high=high)
     models = [*dict.fromkeys(shares.model)]
-    figure, grid = _rows(models, len(FRACTIONS), sharey=True)
+    size = (style.PAGE, 0.35 + 2.2 * len(models))
+    figure, grid = plt.subplots(len(models), len(FRACTIONS), figsize=size, squeeze=False, sharey=True)
     for panels, model in zip(grid, models, strict=True):
         of_model = shares[shares.model == model]
         best = NORM if (of_model.queries == NORM).any() else ANY
         layers = sorted(of_model.layer.unique())
-        every = 1 if len(layers) <= MANY else -(-len(layers) // 8)
-        size = {"ms": 4.0 if every == 1 else 2.2, "clip_on": False}
+        every = 1 if len(layers) <= 12 else -(-len(layers) // 8)  # of more layers at most eight have a tick
+        marks = dict(ms=4.0 if every == 1 else 2.2, clip_on=False)
         for axes, (threshold, fraction) in zip(panels, FRACTIONS.items(), strict=True):
             here = of_model[of_model.threshold == threshold]
             own, here = here[here.queries == OWN], here[here.queries == best]
             axes.bar(own.layer, own.reached, width=0.6, zorder=0, **GETS)
             axes.vlines(own.layer, own.low, own.high, color=style.GREY, lw=0.9)
             for kind, shift in ((AS_USED, -0.08), (WITHOUT_NORM, 0.08)):
-                part, look = here[here.normalised == kind], LOOKS[kind] | size
+                part, look = here[here.normalised == kind], LOOKS[kind] | marks
                 x = part.layer + shift
                 axes.vlines(x, part.low, part.high, color=look["color"], lw=1, alpha=0.7)
                 axes.plot(x, part.reached, **look)
@@ -60,32 +62,16 @@ def reached(ceilings: pd.DataFrame) -> Figure:
             axes.set(xticks=layers[::every], ylim=(0, 103))
         asked = "" if best == NORM else ", any query"
         panels[0].set_ylabel(f"{model}{asked}:\nkeys in heads (%)")
-    entries = [look for kind, look in LOOKS.items() if kind in {*shares.normalised}]
-    style.legend_below(figure, [*entries, GETS | {"lw": 5}], columns=3)
+    entries = [LOOKS[kind] for kind in LOOKS if kind in {*shares.normalised}]
+    style.legend_below(figure, [*entries, GETS | dict(lw=5)], columns=3)
     return figure
-
-
-def _rows(models: Sequence[str], columns: int, **options: Any) -> tuple[Figure, np.ndarray]:
-    """A figure with a row of panels for each model, and its axes."""
-    size = (style.PAGE, 0.35 + 2.2 * len(models))
-    return plt.subplots(len(models), columns, figsize=size, squeeze=False, **options)
-
-
-TRAINED = {
-    True: {"label": "trained", "color": "#0072B2", "ls": "-", "marker": "o", "ms": 2.5, "lw": 1.1},
-    False: {"label": "untrained", "color": "#0072B2", "ls": "--", "marker": "o", "ms": 2.5, "lw": 1.1},
-}
-"""Look of a pretrained model, and of a network of its architecture with freshly drawn weights."""
-
-RANDOM = {"label": "a random direction", "color": "black", "ls": ":", "lw": 1.0}
-"""Look of lines that stand for a random direction in place of the ones vector."""
 
 
 def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> Figure:
     """Draw what lies along the ones vector at each norm, and how far attention moves when projections change.
 
-    ones: table ones_share, shifts: table projection_shift; a row for each model. own: table language_model_ones_share,
-    of whose models with several variants the runs with LayerNorm are drawn, once in each row.
+    ones: table ones_share, shifts: table projection_shift; a row of panels a model. own: table
+    language_model_ones_share, of whose models with several variants the runs with LayerNorm are in every row.
     """
     several = own.groupby("model").variant.transform("nunique") > 1
     own = ones_ratios(own[several & (own.variant == "layernorm")])
@@ -94,7 +80,7 @@ def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> F
     tones = plt.get_cmap("viridis")(np.linspace(0.05, 0.8, len(sizes)))
     colours = dict(zip(sizes.index, map(to_hex, tones), strict=True))
     models = [*dict.fromkeys(shifts.model)]
-    figure, grid = _rows(models, 3)
+    figure, grid = plt.subplots(len(models), 3, figsize=(style.PAGE, 0.35 + 2.2 * len(models)), squeeze=False)
     for (left, middle, right), model in zip(grid, models, strict=True):
         ratios = ones_ratios(ones[ones.model == model])
         ratios = ratios.assign(trained=ratios.checkpoint != "random")
@@ -116,6 +102,6 @@ def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> F
         right.set(title=f"projection {moved.change.iloc[0]}: {model}", ylim=(0, None))
     entries = [*style.each(TRAINED, color=style.GREY).values(), RANDOM]
     for name, colour in colours.items():
-        entries.append(TRAINED[True] | {"label": f"{name}, d = {sizes[name]}", "color": colour})
+        entries.append(TRAINED[True] | dict(label=f"{name}, d = {sizes[name]}", color=colour))
     style.legend_below(figure, entries, columns=6)
     return figure

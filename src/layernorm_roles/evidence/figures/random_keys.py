@@ -14,7 +14,7 @@ from layernorm_roles.evidence.legends import label, legend_order
 CONTOURS = (0.001, 0.01, 0.1, 0.25, 0.5, 0.75)
 """Shares of unselectable keys at which the exact expectation is drawn as a line."""
 
-SHARE_COLOURS = ("#56B4E9", "#0072B2", "#002F5F")
+SHARE_COLOURS = ("#56B4E9", style.BLUE, "#002F5F")
 """Colours of lines for the shares of keys that are unselectable, from the smallest share to the largest."""
 
 CONTEXTS = (1e3, 1e6)
@@ -42,7 +42,7 @@ def share(cells: pd.DataFrame, norm: str) -> Figure:
 
 
 def _notes(part: pd.DataFrame) -> list[str]:
-    """What a heat map of one norm cannot show: how many matrices, that it is empty, which keys are open."""
+    """Sentences on what a heat map of one norm does not show: how many matrices and borderline keys there were."""
     notes = [f"none in {part.matrices.sum():,} matrices"]
     if part.any_unselectable.any():
         notes = [f"{part.matrices.max():,} matrices for each n and d"]
@@ -54,8 +54,8 @@ def _notes(part: pd.DataFrame) -> list[str]:
 def exact(cells: pd.DataFrame) -> Figure:
     """Draw the simulated share of unselectable keys, with contours of the exact one, by number n and dimension d.
 
-    cells: table random_keys. A panel for each norm with an exact expectation. Its title has mean and standard deviation
-    of the z-scores of the pairs of n and d, simulated minus exact in standard errors, where enough keys are expected.
+    cells: table random_keys; a panel for each norm with an exact expectation. Its title has mean and standard deviation
+    of `analysis.random_keys.z_scores`, simulated minus exact in standard errors, where enough keys are expected.
     """
     scored = z_scores(cells)
     shown = legend_order(scored.norm[scored.expected_unselectable > 0])
@@ -67,29 +67,20 @@ def exact(cells: pd.DataFrame) -> Figure:
     figure, (panels,) = plt.subplots(1, len(shown), figsize=(width, 2.5), squeeze=False)
     for axes, norm in zip(panels, shown, strict=True):
         part = scored[scored.norm == norm]
-        part = part.assign(
-            simulated=part.mean_unselectable / part.n, exact=part.expected_unselectable / part.n
-        )
-        mesh = _heat(axes, part, "simulated")
-        _contours(axes, part)
-        z = part.z[part.comparable].dropna()
-        facts = f"z of {len(z)} cells: mean {z.mean():.2f}, s.d. {z.std():.2f}".replace("-", "−")
-        axes.set_title(
-            "\n".join([f"{label(norm)}: simulated, lines exact", *[facts] * (len(z) > 1)]), loc="left"
-        )
+        mesh = _heat(axes, part.assign(simulated=part.mean_unselectable / part.n), "simulated")
+        _contours(axes, part.assign(exact=part.expected_unselectable / part.n))
+        z, title = part.z[part.comparable].dropna(), f"{label(norm)}: simulated, lines exact"
+        if len(z) > 1:
+            title += f"\nz of {len(z)} cells: mean {z.mean():.2f}, s.d. {z.std():.2f}".replace("-", "−")
+        axes.set_title(title, loc="left")
     figure.colorbar(mesh, ax=panels, label="share of keys\nunselectable")
     return figure
 
 
-def _grid(part: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return a column of cells as a table with a row for each d and a column for each n, both rising."""
-    return part.pivot(index="d", columns="n", values=column).sort_index().sort_index(axis=1)
-
-
 def _heat(axes: Axes, part: pd.DataFrame, column: str) -> ScalarMappable:
-    """Draw a column of cells, which are shares, as a heat map over n and d."""
-    grid = _grid(part, column)
-    look = {"cmap": "rocket_r", "vmin": 0, "vmax": 1, "shading": "nearest", "rasterized": True}
+    """Draw a column of table random_keys, which has shares, as a heat map over n and d."""
+    grid = part.pivot(index="d", columns="n", values=column)
+    look = dict(cmap="rocket_r", vmin=0, vmax=1, shading="nearest", rasterized=True)
     mesh = axes.pcolormesh(grid.columns, grid.index, grid.to_numpy(), **look)
     axes.set(xlabel="keys n", ylabel="dimension d")
     axes.yaxis.get_major_locator().set_params(integer=True)
@@ -97,15 +88,15 @@ def _heat(axes: Axes, part: pd.DataFrame, column: str) -> ScalarMappable:
 
 
 def _contours(axes: Axes, part: pd.DataFrame) -> None:
-    """Draw lines of equal exact share; nothing where the grid has a single n or d."""
-    grid = _grid(part, "exact")
+    """Draw lines of equal value of the column `exact` over n and d; none where there is a single n or d."""
+    grid = part.pivot(index="d", columns="n", values="exact")
     # Between whole n and d the exact share is interpolated on a log scale, where it is nearly straight.
     height = np.log10(np.maximum(grid.to_numpy(), 1e-12))
     levels = [np.log10(level) for level in CONTOURS if height.min() < np.log10(level) < height.max()]
     if min(height.shape) < 2 or not levels:
         return
     tones = ["white" if level > np.log10(0.3) else "0.15" for level in levels]
-    look = {"levels": levels, "colors": tones, "linewidths": 0.8, "linestyles": "solid"}
+    look = dict(levels=levels, colors=tones, linewidths=0.8, linestyles="solid")
     lines = axes.contour(grid.columns, grid.index, height, **look)
     axes.clabel(lines, fmt=lambda value: f"{10**value:g}", fontsize=6)
 
@@ -114,21 +105,18 @@ def _contours(axes: Axes, part: pd.DataFrame) -> None:
 
 
 def law(table: pd.DataFrame) -> Figure:
-    """Draw from how many Gaussian keys on a given share of them is unselectable, by the dimension of a key.
-
-    table: gaussian_law.
-    """
+    """Draw from how many Gaussian keys on a share of them is unselectable, by their dimension, from gaussian_law."""
     figure, axes = plt.subplots(figsize=(style.PAGE, 2.7))
     known = table.dropna(subset="n").sort_values("d")
     axes.axhspan(*CONTEXTS, color="0.94", lw=0, zorder=0)
     shares = sorted(table.share.unique())
     tones = dict(zip(shares, SHARE_COLOURS, strict=False))
-    strokes = {False: {"ls": "-", "lw": 1.5}, True: {"ls": "--", "lw": 0.9}}
+    strokes = {False: dict(ls="-", lw=1.5), True: dict(ls="--", lw=0.9)}
     for (share, causal), part in known.groupby(["share", "causal"]):
         axes.plot(part.d, part.n, color=tones[share], **strokes[causal])
     last = int(max(known.d.max(), max(HEADS)))
     axes.set(yscale="log", xlabel="dimension of a key, d", ylabel="keys n", xlim=(1, last + 1), xticks=HEADS)
-    note = {"ha": "right", "fontsize": 7, "color": "0.4"}
+    note = dict(ha="right", fontsize=7, color="0.4")
     axes.text(last + 0.5, CONTEXTS[0] * 1.25, "contexts of today's models", **note)
     beyond = table.groupby("d").n.count()
     if (beyond == 0).any():
@@ -137,9 +125,9 @@ def law(table: pd.DataFrame) -> Figure:
         words += f"of ${int(table.n.max() / 10**power)} \\cdot 10^{power}$ keys"
         axes.text(last + 0.5, table.n.max() / 4, words, va="top", **note)
     entries = [
-        {"label": f"{100 * share:g} % unselectable", "color": tones[share], **strokes[False]}
+        dict(label=f"{100 * share:g} % unselectable", color=tones[share], **strokes[False])
         for share in shares[::-1]
     ]
-    entries.append({"label": "among the keys before, likewise", "color": style.GREY, **strokes[True]})
+    entries.append(dict(label="among the keys before, likewise", color=style.GREY, **strokes[True]))
     style.legend_below(figure, entries, columns=4)
     return figure

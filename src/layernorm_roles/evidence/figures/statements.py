@@ -1,5 +1,7 @@
 """The experiments on what other documents say about LayerNorm: a figure for each of them."""
 
+from itertools import product
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -14,23 +16,17 @@ from layernorm_roles.evidence.figures.vectors import ONES, PLANE, box, plane_and
 
 # Geometry
 
-PLACEMENTS = {"inside": "#332288", "outside": "#CC79A7"}
+PLACEMENTS = {"inside": "#332288", "outside": style.PURPLE}
 """Colour of each place of eps: inside the root as in torch, or outside it."""
 
 STAGES = dict(x="inputs x", f="projection f", g="scaling g to length $\\sqrt{3}$", h="gain and bias h")
-"""Panel titles for the steps of LayerNorm, h(g(f(x))), that a cloud of points in three dimensions goes through."""
-
-CLOUD_LIMIT = 3.2
-"""Half the side of the box around the cloud of points in three dimensions."""
-
-power = LogFormatterSciNotation()
-"""Function that writes an eps, such as 1e-5, as matplotlib writes the ticks of a logarithmic axis."""
+"""Panel titles for the steps of LayerNorm, h(g(f(x))), by their letters in table geometry_cloud."""
 
 
 def geometry(table: pd.DataFrame, cloud: pd.DataFrame) -> Figure:
     """Draw points before and after each step of LayerNorm, the radius after scaling, and differences from torch.
 
-    table: geometry, of which one dimension is drawn below, the largest up to 64; cloud: geometry_cloud.
+    table: geometry, of whose dimensions the largest up to 64 is drawn; cloud: geometry_cloud.
     """
     figure = plt.figure(figsize=(style.PAGE, 6.4))
     above, below = figure.subfigures(2, 1, height_ratios=[3.9, 2.5])
@@ -41,20 +37,18 @@ def geometry(table: pd.DataFrame, cloud: pd.DataFrame) -> Figure:
     rows = rows.assign(size=rows.input_norm / np.sqrt(n)).sort_values("size")
     sizes = np.geomspace(rows["size"].min(), rows["size"].max(), 300)
     radius, difference = below.subplots(1, 2)
-    strokes = list(zip(sorted(rows.eps.unique(), reverse=True), ("-", "--"), strict=False))
+    power = LogFormatterSciNotation()  # 1e-5 as the ticks of a logarithmic axis have it
+    strokes = zip(sorted(rows.eps.unique(), reverse=True), ("-", "--"), strict=False)
     entries = []
-    for (placement, colour), (eps, stroke) in ((p, s) for p in PLACEMENTS.items() for s in strokes):
+    for (placement, colour), (eps, stroke) in product(PLACEMENTS.items(), strokes):
         part = rows[(rows.eps_placement == placement) & (rows.eps == eps)]
         exact = 1 / np.sqrt(1 + eps / sizes**2) if placement == "inside" else 1 / (1 + eps / sizes)
         radius.plot(sizes, exact, stroke, color=colour)
-        look = {"label": f"{placement}, ε = {power(eps)}", "color": colour, "marker": "o", "ms": 2.5}
-        entries.append(look | {"ls": stroke})
-        for axes, quantity, ls in (
-            (radius, "radius_mean", ""),
-            (difference, "difference_from_torch", stroke),
-        ):
-            shown = part[part.quantity == quantity]
-            axes.plot(shown["size"], shown.value, **look | {"ls": ls})
+        look = dict(label=f"{placement}, ε = {power(eps)}", color=colour, marker="o", ms=2.5, ls=stroke)
+        entries.append(look)
+        values = part.pivot(index="size", columns="quantity", values="value")
+        radius.plot(values.radius_mean, **look | dict(ls=""))
+        difference.plot(values.difference_from_torch, **look)
     radius.set(title="radius after scaling", ylabel="radius over $\\sqrt{n}$", ylim=(0, 1.05))
     difference.set(title="difference from torch", ylabel="largest difference", yscale="log")
     for axes in (radius, difference):
@@ -64,10 +58,10 @@ def geometry(table: pd.DataFrame, cloud: pd.DataFrame) -> Figure:
 
 
 def _clouds(figure: FigureBase, cloud: pd.DataFrame) -> None:
-    """Draw one cloud of points before and after each step, LayerNorm above and RMSNorm below.
+    """Draw a cloud of points before and after each step, those of LayerNorm above and of RMSNorm below.
 
-    Points have the colour of their height before, and all panels have equal axes and one point of view, between the
-    plane's edge and its normal, so that a circle in the plane shows as one.
+    Points have the colour of their height before the first step. All panels have one point of view, between the plane's
+    edge and its normal, so that a circle in the plane shows as one.
     """
     for row, (norm, name) in enumerate({"layernorm": "LayerNorm", "rmsnorm": "RMSNorm"}.items()):
         of_norm = cloud[cloud.norm == norm].sort_values("point")
@@ -80,40 +74,38 @@ def _clouds(figure: FigureBase, cloud: pd.DataFrame) -> None:
                 axes.text2D(0.5, 0.5, f"no {label}", ha="center", transform=axes.transAxes, color=style.GREY)
                 continue
             plane_and_ones(axes, radius=2.6, half_length=2.0)
-            look = {"s": 2.5, "c": height, "cmap": "viridis", "vmin": 0, "vmax": 1, "linewidth": 0}
+            look = dict(s=2.5, c=height, cmap="viridis", vmin=0, vmax=1, linewidth=0)
             axes.scatter(*points.T, depthshade=False, **look)
-            view = {"elev": 24, "azim": 8}
-            box(axes, CLOUD_LIMIT, ticks=(-2, 0, 2), zoom=1.0, view=view, labelpad=-11, fontsize=6)
+            view = dict(elev=24, azim=8)
+            box(axes, limit=3.2, ticks=(-2, 0, 2), zoom=1.0, view=view, labelpad=-11, fontsize=6)
             axes.tick_params(pad=-4, labelsize=5)
             title = "gain" if (norm, stage) == ("rmsnorm", "h") else label
             axes.set_title(f"{name}: {title}" if column == 0 else title, y=0.98)
     key = ScalarMappable(Normalize(0, 1), "viridis")
-    options = {"ax": figure.axes, "location": "right", "shrink": 0.5, "aspect": 28, "pad": 0.04}
+    options = dict(ax=figure.axes, location="right", shrink=0.5, aspect=28, pad=0.04)
     figure.colorbar(key, label="rank of the input's $x_3$\n(0 lowest, 1 highest)", **options)
     style.legend_below(figure, [ONES, PLANE], columns=2)
 
 
 # Fusion
 
-_SIZE = {"ms": 3.5}
-
 ARRANGEMENTS = {
-    "plain": {"label": "nothing between", "color": "#7F7F7F", "marker": "o"} | _SIZE,
-    "norm": {"label": "LayerNorm", "color": "#0072B2", "marker": "s"} | _SIZE,
-    "residual": {"label": "residual", "color": "#E69F00", "marker": "^", "lw": 2.2} | _SIZE,
-    "residual_norm": {"label": "residual and LayerNorm", "color": "#009E73", "marker": "D", "ls": "--"}
-    | _SIZE,
+    "plain": dict(label="nothing between", color="#7F7F7F", marker="o", ms=3.5),
+    "norm": dict(label="LayerNorm", color=style.BLUE, marker="s", ms=3.5),
+    "residual": dict(label="residual", color=style.ORANGE, marker="^", ms=3.5, lw=2.2),
+    "residual_norm": dict(label="residual and LayerNorm", color=style.GREEN, marker="D", ms=3.5, ls="--"),
 }
 """Looks of curves by what stands between W_O and W_1; the wide and the dashed line coincide and show both."""
 
-_TRAINED_LAYER = {"label": "trained, one layer and seed", "marker": "o", "mec": style.GREY}
-_TRAINED_LAYER |= {"ls": "", "mfc": "none", "mew": 0.7} | _SIZE
+TRAINED_LAYER = dict(label="trained, one layer and seed", marker="o", ms=3.5, ls="", mfc="none", mew=0.7)
+TRAINED_LAYER |= dict(mec=style.GREY)
+"""Look of the mark of one layer of a trained model, whose form and edge are those of its arrangement's curve."""
 
 
 def fusion(table: pd.DataFrame) -> Figure:
     """Draw what the best single matrix in place of W_O and W_1 misses, by the width of the residual stream.
 
-    table: fusion. Lines are random weights, open marks the layers of trained models, side by side.
+    table: fusion. Lines are random weights; open marks are layers of trained models, side by side.
     """
     figure, axes = plt.subplots(figsize=(style.PAGE, 2.9))
     table = table.assign(percent=100 * table.error)
@@ -121,41 +113,40 @@ def fusion(table: pd.DataFrame) -> Figure:
     style.lines(axes, random, "arrangement", ARRANGEMENTS, "d", "percent")
     for name, rows in trained.groupby("arrangement"):
         apart = 1 + 0.08 * (rows.layer - rows.layer.mean())
-        look = {"marker": ARRANGEMENTS[name]["marker"], "mec": ARRANGEMENTS[name]["color"]}
-        axes.plot(rows.d * apart, rows.percent, **_TRAINED_LAYER | look)
+        look = dict(marker=ARRANGEMENTS[name]["marker"], mec=ARRANGEMENTS[name]["color"])
+        axes.plot(rows.d * apart, rows.percent, **TRAINED_LAYER | look)
     axes.set(xscale="log", xlabel="width of the stream, d_model")
     axes.set_yscale("symlog", linthresh=0.1)
-    axes.set(ylim=(-0.01, 110), yticks=[0, 0.1, 1, 10, 100], yticklabels=["0", "0.1", "1", "10", "100"])
-    axes.set_ylabel("variance missed\nby the best map (%)")
+    axes.set(ylim=(-0.01, 110), ylabel="variance missed\nby the best map (%)")
+    axes.set_yticks([0, 0.1, 1, 10, 100], ["0", "0.1", "1", "10", "100"])
     style.ticks_at(axes, table.d)
     title = f"lines are {style.means_over([random.seed.nunique()])}"
-    style.legend_below(figure, ARRANGEMENTS.values(), columns=5, further=[_TRAINED_LAYER], title=title)
+    style.legend_below(figure, ARRANGEMENTS.values(), columns=5, further=[TRAINED_LAYER], title=title)
     return figure
 
 
 # Placement
 
 PLACES = {
-    "pre": {"label": "pre-norm", "color": "#0072B2"},
-    "post": {"label": "post-norm", "color": "#D55E00"},
-    "none": {"label": "no LayerNorm", "color": "#555555"},
+    "pre": dict(label="pre-norm", color=style.BLUE),
+    "post": dict(label="post-norm", color=style.VERMILION),
+    "none": dict(label="no LayerNorm", color=style.GREY),
 }
-"""Looks of networks by where their LayerNorms stand: before each part, after it, or nowhere."""
+"""Looks of networks by where their LayerNorms stand: before attention and MLP, after them, or nowhere."""
 
 RESIDUAL = {
-    True: {"label": "with residual connections", "ls": "-", "marker": "o", "ms": 2.5},
-    False: {"label": "without residual connections", "ls": "--", "marker": "o", "ms": 2.5},
+    True: dict(label="with residual connections", ls="-", marker="o", ms=2.5),
+    False: dict(label="without residual connections", ls="--", marker="o", ms=2.5),
 }
-
-GUESSING = {"label": "guessing", "color": "black", "ls": ":", "lw": 1.0}
+GUESSING = dict(label="guessing", color="black", ls=":", lw=1.0)
 
 
 def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame) -> Figure:
     """Draw final losses of pre-norm and post-norm networks by learning rate; below, gradients and named positions.
 
     table: placement, of which runs that diverged are counted and not drawn. untrained: untrained_gradients, as
-    geometric means without those that vanish or overflow; networks without LayerNorm, whose gradients reach far beyond
-    the others, have an axis of their own. probe: position_probe, of the deepest networks in it.
+    geometric means without those that vanish or overflow; networks without LayerNorm have an axis of their own, since
+    their gradients reach far beyond. probe: position_probe, of the deepest networks in it.
     """
     figure = plt.figure(figsize=(style.PAGE, 5.0))
     above, below = figure.subfigures(2, 1, height_ratios=[1, 1.25])
@@ -167,7 +158,7 @@ def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame)
         finite, looks = here[np.isfinite(here.loss)], style.each(PLACES, **RESIDUAL[True])
         style.lines(axes, finite, "placement", looks, "learning_rate", "loss", spread="range")
         if lost := len(here) - len(finite):
-            place = {"transform": axes.transAxes, "ha": "right", "va": "top"}
+            place = dict(transform=axes.transAxes, ha="right", va="top")
             axes.text(0.98, 0.98, f"{lost} diverged", fontsize=6, **place)
         style.rates(axes, losses.learning_rate)
         axes.set(title=f"{depth} layers", xlabel="learning rate")
@@ -179,7 +170,7 @@ def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame)
         looks = style.each(PLACES, **stroke)
         for axes, without in ((normed, False), (bare, True)):
             part = first[(first.residual == residual) & ((first.placement == "none") == without)]
-            options = {"geometric": True, "spread": "range"}
+            options = dict(spread="range", geometric=True)
             style.lines(axes, part, "placement", looks, "depth", "gradient_norm", **options)
         for axes, trained in zip(probed, (False, True), strict=True):
             part = shares[(shares.trained == trained) & (shares.residual == residual)]
@@ -201,17 +192,14 @@ def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame)
 # Dependence on the batch
 
 NORMS = {
-    "layernorm": {"label": "LayerNorm", "color": "#0072B2", "marker": "o", "ms": 3},
-    "batchnorm": {"label": "BatchNorm", "color": "#D55E00", "marker": "o", "ms": 3},
+    "layernorm": dict(label="LayerNorm", color=style.BLUE, marker="o", ms=3),
+    "batchnorm": dict(label="BatchNorm", color=style.VERMILION, marker="o", ms=3),
 }
 """Looks of LayerNorm and BatchNorm, by their names in table batch_dependence."""
 
 
 def batch_dependence(table: pd.DataFrame) -> Figure:
-    """Draw how far a token's output changes with the other sequences of its batch, and beside it with padding.
-
-    table: batch_dependence. LayerNorm and BatchNorm have a line each.
-    """
+    """Draw how far a token's output changes with its batch's other sequences and padding, from batch_dependence."""
     figure, panels = plt.subplots(1, 2, figsize=(style.PAGE, 2.4))
     for axes, effect, x in zip(panels, ("others", "padding"), ("batch_size", "padding"), strict=True):
         # Padding has one value a seed and share, the mean over batch sizes, which hardly matter there.
@@ -231,8 +219,8 @@ def batch_dependence(table: pd.DataFrame) -> Figure:
 # Scale of the scores
 
 DIVIDED = {
-    False: {"label": "not divided", "color": "#D55E00", "marker": "o", "ms": 3},
-    True: {"label": "divided by $\\sqrt{d_k}$", "color": "#0072B2", "marker": "o", "ms": 3},
+    False: dict(label="not divided", color=style.VERMILION, marker="o", ms=3),
+    True: dict(label="divided by $\\sqrt{d_k}$", color=style.BLUE, marker="o", ms=3),
 }
 """Looks of attention scores that are not divided by sqrt(d_k), and of those that are."""
 
@@ -243,7 +231,7 @@ SCORES = {
 }
 """Title and label of the y axis for each column of score_scale that is drawn."""
 
-ROOT = {"label": "$\\sqrt{d_k}$", "color": "#333333", "lw": 0.7, "ls": ":"}
+ROOT = dict(label="$\\sqrt{d_k}$", color="#333333", lw=0.7, ls=":")
 
 
 def score_scale(table: pd.DataFrame) -> Figure:

@@ -28,25 +28,28 @@ from layernorm_roles.variants import BUILT_IN, Named
 COLUMN, PAGE = 3.35, 6.9
 """Widths of figures in inches: of one column of a printed page, and of the whole text."""
 
+BLUE, ORANGE, GREEN, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"
+"""Colours of Okabe and Ito (2008), which readers with any colour vision can tell apart."""
+
 GREY = "#555555"
 """Colour of legend marks that stand for all variants, and of notes inside the axes."""
 
-PAPER_MARK = {"ls": "", "marker": "D", "ms": 4.5, "mfc": "white", "mew": 1.1}
-"""Options of `Axes.plot` for the marker of a value that the paper reports; callers add `mec`, the edge colour."""
+SPARE_COLOURS = ("#B8A800", "#117733", "#AA4499", "#88CCEE", "#6699CC", "#999933")
+"""Colours of variants that are not built in, in the alphabetical order of their names; after the last the first."""
 
-RING = {"ls": "", "marker": "o", "ms": 9, "mfc": "none", "mew": 1.1}
-"""Options of `Axes.plot` for a ring that marks one point of a variant's curve; callers add `mec`, its colour."""
+PAPER_MARK = dict(ls="", marker="D", ms=4.5, mfc="white", mew=1.1)
+RING = dict(ls="", marker="o", ms=9, mfc="none", mew=1.1)
+"""Options of `Axes.plot` for the mark of a value that the paper reports, and for a ring around one point of a curve;
+callers add `mec`, the edge colour."""
 
 LEAST_FOR_BAND = 5
 """Least number of seeds for which a curve has a band for its interval; that of fewer would hide the other curves."""
 
-SINGLE = {
-    "label": f"single run, where fewer than {LEAST_FOR_BAND} seeds",
-    "lw": 0.6,
-    "alpha": 0.45,
-    "color": GREY,
-}
-"""Look of the thin line of a single training run; the line itself has the colour of its variant."""
+SINGLE = dict(label=f"single run, where fewer than {LEAST_FOR_BAND} seeds", lw=0.6, alpha=0.45, color=GREY)
+"""Look, in a legend, of the thin line of a single training run, which in the axes has the colour of its variant."""
+
+SETTINGS = ["experiment", "model", "d_model", "base_learning_rate"]
+"""Columns that tell runs apart beside variant and seed; runs that are equal in them are repetitions by seed."""
 
 Look = Mapping[str, Any]
 """Options of `Axes.plot` and `Line2D` for one kind of mark or line, its `label` in the legend among them."""
@@ -77,18 +80,13 @@ def theme() -> None:
             "ytick.major.width": 0.6,
             "lines.linewidth": 1.4,
             "figure.constrained_layout.use": True,
-            "figure.dpi": 100,
             "savefig.dpi": 220,
             "pdf.fonttype": 42,
-            "svg.hashsalt": "layernorm-roles",
         },
     )
 
 
 # Looks
-
-SPARE_COLOURS = ("#B8A800", "#117733", "#AA4499", "#88CCEE", "#6699CC", "#999933")
-"""Colours of variants that are not built in, in the alphabetical order of their names; after the last the first."""
 
 
 def looks_of(variants: Iterable[str], **more: Any) -> dict[str, dict[str, Any]]:
@@ -99,7 +97,7 @@ def looks_of(variants: Iterable[str], **more: Any) -> dict[str, dict[str, Any]]:
     spare, looks = cycle(SPARE_COLOURS), {}
     for name in legend_order(variants):
         variant = BUILT_IN.get(name) or Named(label(name), next(spare), computes="")
-        looks[name] = {"label": variant.label, "color": variant.colour, "ls": variant.stroke} | more
+        looks[name] = dict(label=variant.label, color=variant.colour, ls=variant.stroke) | more
     return looks
 
 
@@ -111,9 +109,9 @@ def each(looks: Looks, **more: Any) -> dict[Any, dict[str, Any]]:
 def apart(looks: Looks, factor: float) -> dict[Any, dict[str, Any]]:
     """Return the looks of lines that stand side by side: each `line` is shifted right of the one before by a factor."""
     middle = (len(looks) - 1) / 2
-    shifts = (factor ** (number - middle) for number in range(len(looks)))
     return {
-        value: {**look, "shift": shift} for (value, look), shift in zip(looks.items(), shifts, strict=True)
+        value: {**look, "shift": factor ** (number - middle)}
+        for number, (value, look) in enumerate(looks.items())
     }
 
 
@@ -136,13 +134,13 @@ def means(table: pd.DataFrame, x: str, y: str, geometric: bool = False, whole: b
     rows = {}
     for value, values in table.groupby(x)[y]:
         values = values.to_numpy(float)
-        estimate = Estimate.of(np.log(values) if geometric else values)
-        estimate = estimate.map(np.exp) if geometric else estimate
-        low, high = estimate[1:] if len(values) >= LEAST_FOR_INTERVAL else (np.nan, np.nan)
+        estimate = Estimate.of(np.log(values)).map(np.exp) if geometric else Estimate.of(values)
         if whole:
-            low, high = values.min(), values.max()
-        rows[float(value)] = (estimate.mean, low, high)
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high"], dtype=float)
+            estimate = estimate._replace(low=values.min(), high=values.max())
+        elif len(values) < LEAST_FOR_INTERVAL:
+            estimate = estimate._replace(low=np.nan, high=np.nan)
+        rows[float(value)] = estimate
+    return pd.DataFrame.from_dict(rows, orient="index", columns=Estimate._fields, dtype=float)
 
 
 def line(
@@ -157,16 +155,15 @@ def line(
 ) -> pd.DataFrame:
     """Draw the mean of column `y` over column `x`, and how far the values spread; return what is drawn, see `means`.
 
-    `spread` is how: as a "band" or vertical "bars" of the intervals, as a band of the "range", or as "seeds": a band
-    where there are at least LEAST_FOR_BAND seeds, else a thin line for each seed, for which `table` has a row for each
-    seed and `x`. All values of x are multiplied by `shift`. `look` are options of `Axes.plot`; `color` must be among
-    them.
+    `spread` is how: a "band" or vertical "bars" of the intervals, a band of the "range", or "seeds": a band from
+    LEAST_FOR_BAND seeds on, else a thin line for each, for which `table` has a row for each seed and `x`. All x are
+    multiplied by `shift`. `look` are options of `Axes.plot`, `color` among them.
     """
     curve = means(table, x, y, geometric, whole=spread == "range")
     curve.index *= shift
     if spread == "seeds" and table.seed.nunique() < LEAST_FOR_BAND:
         seeds = table.pivot(index=x, columns="seed", values=y)
-        axes.plot(seeds.index * shift, seeds, **SINGLE | {"color": look["color"]})
+        axes.plot(seeds.index * shift, seeds, **SINGLE | dict(color=look["color"]))
     elif spread == "bars":
         some = curve[np.isfinite(curve.low)]
         axes.vlines(some.index, some.low, some.high, color=look["color"], linewidth=1.0, alpha=0.6)
@@ -247,20 +244,19 @@ def ticks_at(axes: Axes, values: Iterable[SupportsFloat]) -> None:
 
 def rates(axes: Axes, values: Iterable[SupportsFloat]) -> None:
     """Let the x axis be logarithmic with ticks at learning rates, written without the zero before the point."""
-    axes.set_xscale("log")
+    axes.set(xscale="log", xlabel="learning rate at the first step")
     ticks_at(axes, values)
-    words = [f"{rate:g}".replace("0.", ".", 1) for rate in sorted(set(values))]
-    axes.set_xticks(axes.get_xticks(), words, fontsize=6.5)
-    axes.set_xlabel("learning rate at the first step")
+    axes.xaxis.set_major_formatter(lambda rate, _: f"{rate:g}".replace("0.", ".", 1))
+    axes.tick_params(axis="x", labelsize=6.5)
 
 
 # Legends
 
 
 def counted(looks: Looks, runs: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the looks of the variants that `runs` have, with the number of seeds in each label, for a legend.
+    """Return the looks of the variants that `runs` have, for a legend, with the number of seeds in each label.
 
-    Of settings (experiments, models, rates) with different numbers of seeds a label has the fewest and the most.
+    Where the numbers differ between settings, see SETTINGS, a label has the fewest and the most.
     """
     settings = runs.columns.intersection(SETTINGS, sort=False)
     seeds = runs.groupby(["variant", *settings]).seed.nunique()
@@ -269,10 +265,6 @@ def counted(looks: Looks, runs: pd.DataFrame) -> list[dict[str, Any]]:
         for name, look in looks.items()
         if name in seeds.index
     ]
-
-
-SETTINGS = ["experiment", "model", "d_model", "base_learning_rate"]
-"""Columns that tell runs apart beside variant and seed; runs that are equal in them are repetitions by seed."""
 
 
 def means_over(seeds: Collection[SupportsInt]) -> str:
@@ -285,13 +277,12 @@ def legend_below(
 ) -> None:
     """Put one legend under all axes of the figure, in as many of `columns` as its width has room for.
 
-    It has an entry for each of `looks`, then one for each of SINGLE and `further` whose label is that of something
-    drawn in the axes.
+    It has an entry for each of `looks`, then for SINGLE and each of `further` if something in the axes has its label.
     """
     drawn = {artist.get_label() for axes in figure.axes for artist in axes.get_children()}
     entries = [*looks, *(look for look in (SINGLE, *further) if look["label"] in drawn)]
     handles = [Line2D([], [], **look) for look in entries]
-    below = {"loc": "outside lower center", "columnspacing": 1.2, "handletextpad": 0.5}
+    below = dict(loc="outside lower center", columnspacing=1.2, handletextpad=0.5)
     for number in range(min(columns, len(handles)), 0, -1):
         legend = figure.legend(handles=handles, ncols=number, title=title, **below)
         if number == 1 or legend.get_window_extent().width <= figure.bbox.width:

@@ -14,6 +14,7 @@ from layernorm_roles.evidence.analysis.majority import (
     SIZE_AND_PROJECTION,
     early_and_last,
     last_rows,
+    of_single_points,
     steps_to_reach,
 )
 from layernorm_roles.evidence.claims.rules import TEST_LOSS
@@ -24,67 +25,52 @@ from layernorm_roles.variants import BUILT_IN
 
 # Size and projection
 
-CELLS = {
-    "with projection": ("layernorm_small", "layernorm"),
-    "without projection": ("scale_released", "scale"),
-}
+LARGE, SMALL = SIZE_AND_PROJECTION
+CELLS = dict(zip(("with projection", "without projection"), zip(SMALL, LARGE, strict=True), strict=True))
 """Lines of accuracy by their names in the legend, each from the variant with small keys to the one with large keys."""
-
-_VARIANTS = {variant for pair in CELLS.values() for variant in pair}
-
-POINT = {"marker": "o", "ms": 4}
-"""Look of the mean accuracy of a variant in the figure `size_and_projection`."""
 
 EFFECTS = ("projection", "size", "interaction")
 """The effects on accuracy that the figure `size_and_projection` shows, from the top."""
 
-MOMENTS = ({"marker": "o", "mfc": "white", "ms": 4.5}, {"marker": "o", "ms": 4.5})
+MOMENTS = (dict(marker="o", mfc="white", ms=4.5), dict(marker="o", ms=4.5))
 """Looks of the mark of an effect: at an early step of the training, hollow, and at the last step."""
 
 
 def size_and_projection(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
     """Draw what the size of the keys and the projection do to the accuracy: four variants, two effects, an interaction.
 
-    metrics: table majority_metrics. There is a row for each experiment of one width and rate with all four variants of
-    CELLS; `settings` are the section majority. Panels show an early step, see `analysis.majority.early_and_last`, and
-    the last one.
+    metrics: table majority_metrics; a row for each experiment of one width and rate with the four variants of CELLS.
+    `settings` are the section majority. Panels show the steps of `analysis.majority.early_and_last`.
     """
-    names = [
-        name
-        for name, runs in metrics.groupby("experiment", sort=False)
-        if runs[["d_model", "base_learning_rate"]].nunique().eq(1).all() and _VARIANTS <= {*runs.variant}
-    ]
+    variants = of_single_points(metrics).groupby("experiment", sort=False).variant
+    names = [name for name, present in variants if {*LARGE, *SMALL} <= {*present}]
     figure = plt.figure(figsize=(style.PAGE, 0.4 + 2.2 * len(names)))
     entries: list[style.Look] = []
     for part, name in zip(np.ravel(figure.subfigures(len(names), 1)), names, strict=True):
         part.suptitle(title(name, settings[name]), fontsize=7)
-        entries = cells_and_effects(part, metrics[metrics.experiment == name])
+        entries = _cells_and_effects(part, metrics[metrics.experiment == name])
     style.legend_below(figure, entries, columns=4)
     return figure
 
 
-def cells_and_effects(figure: FigureBase, runs: pd.DataFrame) -> list[style.Look]:
+def _cells_and_effects(figure: FigureBase, runs: pd.DataFrame) -> list[style.Look]:
     """Draw the accuracies of the variants CELLS in one experiment, and their effects; return the legend's entries."""
     steps = sorted({*early_and_last(runs)})
     *moments, right = np.ravel(figure.subplots(1, len(steps) + 1, width_ratios=[1] * len(steps) + [1.35]))
-    colours = {name: BUILT_IN[large].colour for name, (_, large) in CELLS.items()}
+    looks = {name: dict(color=BUILT_IN[large].colour, marker="o", ms=4) for name, (_, large) in CELLS.items()}
     entries = []
     for number, (axes, step) in enumerate(zip(moments, steps, strict=True)):
         at = runs[runs.step == step].pivot(index="seed", columns="variant", values="test_accuracy")
-        cells = at[[variant for pair in CELLS.values() for variant in pair]].dropna()
+        cells = at[[*LARGE, *SMALL]].dropna()
         for shift, (name, (small, large)) in zip((-0.03, 0.03), CELLS.items(), strict=True):
             both = cells[[small, large]].rename(columns={small: shift, large: 1 + shift})
-            axes.plot(both.columns, both.T, color=colours[name], lw=0.5, alpha=0.4)
-            style.line(axes, both.melt(), "variant", "value", "bars", color=colours[name], **POINT)
+            axes.plot(both.columns, both.T, color=looks[name]["color"], lw=0.5, alpha=0.4)
+            style.line(axes, both.melt(), "variant", "value", "bars", **looks[name])
         axes.set(title=f"step {step:,}", xlim=(-0.4, 1.4), xlabel="length of the keys")
         axes.set_xticks([0, 1], ["1/√d (small)", "√d (large)"])
-        look = MOMENTS[number - len(steps)] | {
-            "label": f"effect at step {step:,}",
-            "color": "black",
-            "ls": "",
-        }
+        look = MOMENTS[number - len(steps)] | dict(label=f"effect at step {step:,}", color="black", ls="")
         entries.append(look)
-        effects = two_by_two(100 * cells, *SIZE_AND_PROJECTION, "projection")
+        effects = two_by_two(100 * cells, LARGE, SMALL, "projection")
         for y, name in enumerate(EFFECTS):
             _effect(right, y + 0.28 * (number - (len(steps) - 1) / 2), effects[name], look)
     style.accuracies(*moments)
@@ -94,13 +80,11 @@ def cells_and_effects(figure: FigureBase, runs: pd.DataFrame) -> list[style.Look
     right.set_yticks(range(len(EFFECTS)), EFFECTS)
     right.tick_params(axis="y", length=0)
     seeds = style.number_of([len(cells)], "seed")
-    return [
-        {"label": f"{name}, {seeds}", "color": colour, **POINT} for name, colour in colours.items()
-    ] + entries
+    return [look | dict(label=f"{name}, {seeds}") for name, look in looks.items()] + entries
 
 
 def _effect(axes: Axes, y: float, values: pd.Series, look: style.Look) -> None:
-    """Draw a mean with its interval at height y, and the seeds as small points below it."""
+    """Draw the mean of `values`, one a seed, with its interval at height `y`, and the values as small points below."""
     mean, low, high = Estimate.of(values)
     axes.plot(values, np.full(len(values), y + 0.1), ".", ms=2.5, color=style.GREY, alpha=0.5)
     if len(values) >= LEAST_FOR_INTERVAL:
@@ -111,7 +95,7 @@ def _effect(axes: Axes, y: float, values: pd.Series, look: style.Look) -> None:
 # Widths
 
 BASE = "scale"
-"""The variant without projection, scaling only, whose accuracy is subtracted from that of the other variants."""
+"""The variant (scaling only) whose accuracy is subtracted from that of the other variants."""
 
 PROJECTED = {
     "layernorm": "projection in Q, K and V (LayerNorm)",
@@ -120,36 +104,35 @@ PROJECTED = {
     "projected_v": "projection in V",
     "scale": "no projection (scaling only)",
 }
-"""The legend's entries for the variants with scaling, which say where the projection is; others keep their names."""
+"""The legend's entries for variants with scaling, which say where the projection is."""
 
 
 def by_d_model(metrics: pd.DataFrame) -> Figure:
     """Draw the accuracy at the last step by the width, and its difference from that of BASE: a curve for each variant.
 
-    metrics: table majority_metrics. There is a row of panels for every learning rate of each experiment with several
-    widths, and no panel of differences where BASE or another variant is missing.
+    metrics: table majority_metrics; a row of panels for every learning rate of each experiment with several widths,
+    without differences where BASE or another variant is missing.
     """
     metrics = _with_several(metrics, "d_model")
     looks = style.looks_of(metrics.variant, marker="o", ms=3.2)
-    looks = {name: look | {"label": PROJECTED.get(name, look["label"])} for name, look in looks.items()}
+    looks = {name: look | dict(label=PROJECTED.get(name, look["label"])) for name, look in looks.items()}
     rows = list(metrics.groupby(["experiment", "base_learning_rate"], sort=False))
-    columns = 2 if BASE in looks and len(looks) > 1 else 1
+    columns = 2 if {BASE} < {*looks} else 1
     size = (style.PAGE if columns == 2 else style.COLUMN, 0.6 + 2.6 * len(rows))
     figure, grid = plt.subplots(len(rows), columns, figsize=size, squeeze=False)
     for row, ((experiment, rate), runs) in zip(grid, rows, strict=True):
         ends = last_rows(runs)
-        lines = {"hue": "variant", "looks": style.apart(looks, 1.03), "x": "d_model", "spread": "bars"}
+        lines = dict(hue="variant", looks=style.apart(looks, 1.03), x="d_model", spread="bars")
         style.lines(row[0], ends, y="test_accuracy", **lines)
         style.accuracies(row[0])
         row[0].set(ylabel=style.ACCURACY, title=f"{experiment}, learning rate {rate:g}")
-        for axes in row[1:]:
-            if {BASE} < {*ends.variant}:
-                gains = style.differences(ends, BASE, "test_accuracy", "d_model", "seed")
-                style.lines(axes, gains.assign(points=100 * gains.difference), y="points", **lines)
-                axes.axhline(0, color=BUILT_IN[BASE].colour, lw=1.4, zorder=0)
-                axes.set_ylabel("accuracy − that of scaling only\n(percentage points)")
-            else:
-                axes.set_axis_off()
+        if {BASE} < {*ends.variant}:
+            gains = style.differences(ends, BASE, "test_accuracy", "d_model", "seed")
+            style.lines(row[1], gains.assign(points=100 * gains.difference), y="points", **lines)
+            row[1].axhline(0, color=BUILT_IN[BASE].colour, lw=1.4, zorder=0)
+            row[1].set_ylabel("accuracy − that of scaling only\n(percentage points)")
+        elif columns == 2:
+            row[1].set_axis_off()
         for axes in row:
             axes.set(xscale="log", xlabel="width d")
             style.ticks_at(axes, runs.d_model)
@@ -158,24 +141,24 @@ def by_d_model(metrics: pd.DataFrame) -> Figure:
 
 
 def _with_several(metrics: pd.DataFrame, setting: str) -> pd.DataFrame:
-    """The runs of the experiments that have several values in the column `setting`."""
+    """Return the rows of majority_metrics of experiments that have several values in the column `setting`."""
     return metrics[metrics.groupby("experiment")[setting].transform("nunique") > 1]
 
 
 # Learning rates
 
-_OPEN = {"mec": style.GREY, "mfc": "white", "mew": 1.0, "ls": ""}
-BEST = {"label": "lowest final test loss", "mec": style.GREY, **style.RING}
-BOUND = {"label": "lower bound", "marker": "^", "ms": 5} | _OPEN
-DIVERGED = {"label": "mean with diverged runs, each 0", "marker": "X", "ms": 6} | _OPEN
-"""Looks of three marks: the ring around a best rate, the bound of runs that ended before they reached the loss, and the
-accuracy to which diverged runs contribute. Their edges have the colour of their variant."""
+_OPEN = dict(mec=style.GREY, mfc="white", mew=1.0, ls="")
+BEST = dict(label="lowest final test loss", mec=style.GREY, **style.RING)
+BOUND = dict(label="lower bound", marker="^", ms=5, **_OPEN)
+DIVERGED = dict(label="mean with diverged runs, each 0", marker="X", ms=6, **_OPEN)
+"""Looks of three marks: the ring around a best rate, a mean of steps of which some runs ended too early, and a mean
+accuracy with diverged runs. In the axes their edges have the colour of their variant."""
 
 
 def by_rate(metrics: pd.DataFrame) -> Figure:
     """Draw the accuracy at the last step, and the steps to a test loss, by the learning rate: a curve for each variant.
 
-    metrics: table majority_metrics. There is a row of panels for every width of each experiment with several rates.
+    metrics: table majority_metrics; a row of panels for every width of each experiment with several rates.
     """
     metrics = _with_several(metrics, "base_learning_rate")
     rows = list(metrics.groupby(["experiment", "d_model"], sort=False))
@@ -198,9 +181,9 @@ def by_rate(metrics: pd.DataFrame) -> Figure:
 
 
 def _rates(left: Axes, right: Axes, runs: pd.DataFrame, look: style.Look) -> None:
-    """Draw the accuracy and the steps of one variant and width by the rate, with the marks BEST, BOUND and DIVERGED.
+    """Draw the accuracy (left) and steps (right) of a variant by the rate, with the marks BEST, BOUND and DIVERGED.
 
-    A run that does not reach the loss counts with its last step; a mean with such runs is a lower bound, off the line.
+    A run that does not reach the loss counts with its last step; a mean with such runs is a bound, off the line.
     """
     ends, rate = last_rows(runs), "base_learning_rate"
     style.line(left, ends, rate, "test_accuracy", spread="bars", **look)
@@ -221,4 +204,4 @@ def _rates(left: Axes, right: Axes, runs: pd.DataFrame, look: style.Look) -> Non
     ]
     for mark, axes, at in marked:
         for place, mean in at["mean"].items():
-            axes.plot(place * look["shift"], mean, clip_on=False, **mark | {"mec": look["color"]})
+            axes.plot(place * look["shift"], mean, clip_on=False, **mark | dict(mec=look["color"]))

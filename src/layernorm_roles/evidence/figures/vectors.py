@@ -15,27 +15,30 @@ from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.legends import label
 from layernorm_roles.variants import PAPER_PROJECTION
 
-VIEW = {"elev": 16, "azim": -14}
-"""Point of view of the three-dimensional Figures 1a and 1b: elevation and azimuth in degrees."""
+VIEW = dict(elev=16, azim=-14)
+"""Point of view of Figures 1a and 1b: elevation and azimuth in degrees."""
 
 LIMIT = 1.9
 """Half the side of the box around the origin; keys after LayerNorm have length sqrt(3) = 1.73."""
 
-SHORTEST = 1e-6
-"""Least length of a vector on the logarithmic axis of lengths; shorter vectors are drawn there."""
+ONES = dict(label="ones vector", ls="--", lw=0.9, color="#333333")
+PLANE = dict(label="plane orthogonal to it", ls="", marker="s", ms=7, mec="none", color="#BBBBBB", alpha=0.6)
+"""Looks, in a legend, of the ones vector and of the plane orthogonal to it."""
 
-KEYS = {"marker": "o", "s": 13, "alpha": 0.75, "linewidth": 0}
-QUERIES = {"marker": "^", "s": 11, "color": "black", "linewidth": 0}
-SHORTENED = {"label": "queries, shortened", "marker": "^", "s": 11, "facecolor": "none"}
-SHORTENED |= {"edgecolor": "black", "linewidth": 0.5}
+KEYS = dict(marker="o", s=13, alpha=0.75, linewidth=0)
+QUERIES = dict(marker="^", s=11, color="black", linewidth=0)
+SHORTENED = dict(
+    label="queries, shortened", marker="^", s=11, facecolor="none", edgecolor="black", linewidth=0.5
+)
+"""Options of `Axes.scatter` for keys, for queries, and for queries drawn at the side of the box."""
 
 
 def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Figure:
     """Draw the keys and queries of all trained runs of a variant.
 
-    vectors: table majority_vectors. The paper's variants have equal axes and one point of view, with the plane
-    orthogonal to the ones vector and the ones vector. A strip below has the lengths of the keys and queries, because
-    queries near the origin do not show theirs.
+    vectors: table majority_vectors. Beside them are the ones vector and the plane orthogonal to it. A strip below has
+    the lengths of keys and queries, on an axis that the paper's variants share, because queries near the origin do not
+    show theirs.
     """
     trained = vectors[(vectors.experiment == experiment) & (vectors.checkpoint == "final")]
     chosen = trained[trained.variant == variant]
@@ -45,28 +48,28 @@ def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Fi
     figure = plt.figure(figsize=(style.COLUMN, 3.5))
     grid = figure.add_gridspec(2, 1, height_ratios=[1, 0.13])
     axes = figure.add_subplot(grid[0], projection="3d")
-    keys, queries = (np.stack([*chosen.vector[chosen.kind == kind]]) for kind in ("key", "query"))
+    keys, queries = (np.stack(chosen.vector[chosen.kind == kind].to_list()) for kind in ("key", "query"))
     outside = _panel(axes, keys, queries, colour)
     title = f"{label(variant)} ({style.number_of([chosen.seed.nunique()], 'run')})"
     axes.set_title(title + (f"\n{outside} of {len(keys)} keys outside the box" if outside else ""), y=0.98)
     compared = trained[trained.variant.isin({*PAPER_PROJECTION, variant})]
     _lengths(figure.add_subplot(grid[1]), keys, queries, colour, _size(np.stack([*compared.vector])))
-    key = {"label": "keys", "marker": "o", "color": colour, "alpha": 0.8, "mec": "none", "ls": "", "ms": 4.5}
-    query = {"label": "queries", "marker": "^", "color": "black", "ls": "", "ms": 4.5}
-    shortened = query | {"label": SHORTENED["label"], "mfc": "none"}
+    key = dict(label="keys", marker="o", color=colour, alpha=0.8, mec="none", ls="", ms=4.5)
+    query = dict(label="queries", marker="^", color="black", ls="", ms=4.5)
+    shortened = query | dict(label=SHORTENED["label"], mfc="none")
     style.legend_below(figure, [key, query, ONES, PLANE], columns=2, further=[shortened])
     return figure
 
 
 def _size(vectors: Float[np.ndarray, "vectors 3"]) -> Float[np.ndarray, " vectors"]:
-    """The lengths of vectors, at least SHORTEST."""
-    return np.maximum(np.linalg.norm(vectors, axis=1), SHORTEST)
+    """Return the lengths of vectors for a logarithmic axis, at least 1e-6."""
+    return np.maximum(np.linalg.norm(vectors, axis=1), 1e-6)
 
 
 def _lengths(axes: Axes, keys: np.ndarray, queries: np.ndarray, colour: str, compared: np.ndarray) -> None:
-    """Draw the lengths of keys above those of queries, on a logarithmic axis that reaches over all of `compared`."""
-    for y, (vectors, look) in enumerate(((queries, QUERIES), (keys, KEYS | {"color": colour}))):
-        look = look | {"alpha": 0.35, "s": 9, "clip_on": False}
+    """Draw the lengths of keys above those of queries, on a logarithmic axis that holds all lengths `compared`."""
+    for y, (vectors, look) in enumerate(((queries, QUERIES), (keys, KEYS | dict(color=colour)))):
+        look = look | dict(alpha=0.35, s=9, clip_on=False)
         axes.scatter(_size(vectors), np.full(len(vectors), y), **look)
     low, high = compared.min() / 1.2, compared.max() * 1.2
     axes.set(xscale="log", xlabel="length", xlim=(low, high), ylim=(-0.6, 1.6))
@@ -79,9 +82,9 @@ def _lengths(axes: Axes, keys: np.ndarray, queries: np.ndarray, colour: str, com
 
 
 def _panel(axes: Axes3D, keys: np.ndarray, queries: np.ndarray, colour: str) -> int:
-    """Draw keys and queries; return how many keys are outside the box, and so are not drawn.
+    """Draw keys and queries in three dimensions; return how many keys are outside the box, and so not drawn.
 
-    A query outside is drawn on its line at the side of the box, hollow.
+    A query outside is drawn hollow, in its direction at the side of the box.
     """
     plane_and_ones(axes, radius=1.15 * np.sqrt(3), half_length=0.95 * LIMIT)
     near = np.abs(keys).max(axis=1) <= LIMIT
@@ -96,16 +99,8 @@ def _panel(axes: Axes3D, keys: np.ndarray, queries: np.ndarray, colour: str) -> 
     return int((~near).sum())
 
 
-ONES = {"label": "ones vector", "ls": "--", "lw": 0.9, "color": "#333333"}
-"""Look of the ones vector, in the figure and in its legend."""
-
-PLANE = {"label": "plane orthogonal to it", "ls": "", "marker": "s", "ms": 7, "mec": "none"}
-PLANE |= {"color": "#BBBBBB", "alpha": 0.6}
-"""Look of the plane orthogonal to the ones vector in a legend."""
-
-
 def plane_and_ones(axes: Axes3D, radius: float, half_length: float) -> None:
-    """Draw a disc of the plane orthogonal to the ones vector, and that vector from -half_length to half_length."""
+    """Draw a disc of the plane orthogonal to the ones vector, and a line along it, in coordinates ±`half_length`."""
     angle = np.linspace(0, 2 * np.pi, 90)
     across = np.array([[1, -1, 0], [1, 1, -2]]) / np.sqrt([[2], [6]])
     disc = radius * (np.cos(angle)[:, None] * across[0] + np.sin(angle)[:, None] * across[1])
@@ -117,9 +112,9 @@ def plane_and_ones(axes: Axes3D, radius: float, half_length: float) -> None:
 def box(
     axes: Axes3D, limit: float, ticks: Sequence[int], zoom: float, view: Mapping[str, int], **look
 ) -> None:
-    """Let three axes of one length reach from -limit to limit, labelled with the coordinates of a vector x.
+    """Let three equal axes reach from -limit to limit, labelled with the coordinates of a vector x.
 
-    `view` has the point of view, elev and azim in degrees; `look` are options of the labels.
+    `view` is the point of view, elev and azim in degrees; `look` are options of the labels.
     """
     for number, axis in enumerate("xyz", start=1):
         axes.set(**{f"{axis}lim": (-limit, limit), f"{axis}ticks": ticks})

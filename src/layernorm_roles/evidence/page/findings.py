@@ -1,7 +1,7 @@
 """findings.html: what a reproduction found, on two printed pages; every number comes from its table of claims.
 
-findings.yaml beside this file has the text. A section whose claim has no verdict for which there is a headline is left
-out, and named among what stays undecided, so that the page is true of every reproduction.
+The text is that of findings.yaml beside this file. A section is left out, and named as undecided, if the verdict on its
+claim has no headline, so that the page is true of every reproduction.
 """
 
 import re
@@ -17,19 +17,16 @@ from layernorm_roles.evidence.tables.typography import MISSING, typeset, with_un
 from layernorm_roles.evidence.tables.verdicts import Judged
 
 TEXT = yaml.safe_load((Path(__file__).parent / "findings.yaml").read_text(encoding="utf-8"))
-"""Headlines, sentences and effects of findings.html with the claims and verdicts that they are for: findings.yaml."""
+"""What findings.yaml has: headlines, sentences and effects, with the claims and verdicts that they are for."""
 
-FIGURES = tuple(section["figure"] for section in TEXT["sections"] if "figure" in section)
-"""Names of the figures on the page findings.html."""
-
-_NUMBER = re.compile(r"\{(\w+)(\.control|\.value|\.p)?\}")
+_PLACE = re.compile(r"\{(\w+)(?:\.(control|value|p))?\}")
 
 
 def sections(claims: Mapping[str, Judged]) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the sections of findings.html, from the judged claims by name, and the titles of what stays undecided.
 
     A section is its entry in findings.yaml with the verdict on its claim, the headline for that verdict, and the
-    sentences that are true of it. What a reproduction leaves open and the kept one decides is in `by_kept_run` alone.
+    sentences that are true of it. Claims that `by_kept_run` has are not among the undecided.
     """
     decided, undecided, elsewhere = [], [], {claim for _, claim, _ in by_kept_run(claims)}
     for entry in TEXT["sections"]:
@@ -43,19 +40,20 @@ def sections(claims: Mapping[str, Judged]) -> tuple[list[dict[str, Any]], list[s
 
 
 def by_kept_run(claims: Mapping[str, Judged]) -> list[tuple[str, str, Judged]]:
-    """What the kept reproduction found of claims that this one leaves open: headline, claim and kept verdict."""
-    kept = [(entry, claims[entry["claim"]].kept) for entry in TEXT["sections"] if entry["claim"] in claims]
+    """Return what the kept reproduction found of claims that this one leaves open: headline, claim, kept verdict."""
+    entries = [entry for entry in TEXT["sections"] if entry["claim"] in claims]
+    kept = [(entry["headlines"], entry["claim"], claims[entry["claim"]].kept) for entry in entries]
     return [
-        (entry["headlines"][judged.row.verdict], entry["claim"], judged)
-        for entry, judged in kept
-        if judged and judged.row.verdict in entry["headlines"]
+        (headlines[judged.row.verdict], claim, judged)
+        for headlines, claim, judged in kept
+        if judged and judged.row.verdict in headlines
     ]
 
 
 def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
-    """Return main effects as a table of texts: the paper's comparison, the isolating one, that at best rates, verdict.
+    """Return the effects of findings.yaml as a table of texts, with their numbers in three comparisons, and verdicts.
 
-    The effects are those of findings.yaml. Of what was not run, the kept reproduction's numbers stand there, marked.
+    For a claim that was not run it has the kept reproduction's number, marked as such.
     """
 
     def measured(claim: str | None) -> str:
@@ -79,26 +77,25 @@ def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
 
 
 def markdown(claims: Mapping[str, Judged]) -> str:
-    """Return the README's findings as a Markdown list: the sentences that the verdicts on their claims make true."""
+    """Return the README's findings as a Markdown list: those of its sentences that the verdicts make true."""
     return "".join(f"- {sentence}\n" for sentence in _sentences(TEXT["readme"], claims))
 
 
 def _sentences(entries: list[Any], claims: Mapping[str, Judged]) -> Iterator[str]:
-    """The sentences whose numbers were all measured and whose verdicts are those that they are for."""
+    """Yield the sentences whose numbers were all measured and whose claims have the verdicts that they ask for."""
     for entry in entries:
         text, when = (entry, {}) if isinstance(entry, str) else (entry["text"], entry["when"])
         if all(name in claims and claims[name].row.verdict in verdicts for name, verdicts in when.items()):
-            numbers = {f"{name}{part}": _number(claims, name, part) for name, part in _NUMBER.findall(text)}
+            numbers = {place[0]: _number(claims.get(place[1]), place[2]) for place in _PLACE.finditer(text)}
             if all(numbers.values()):
-                for name, number in numbers.items():
-                    text = text.replace(f"{{{name}}}", number)
+                for place, number in numbers.items():
+                    text = text.replace(place, number)
                 yield typeset(text)
 
 
-def _number(claims: Mapping[str, Judged], name: str, part: str) -> str:
-    """What {name} stands for, see findings.yaml; empty if the claim is not there or was not measured."""
-    if name not in claims:
+def _number(judged: Judged | None, part: str | None) -> str:
+    """Return what a place in a sentence stands for, see findings.yaml; empty if the claim was not measured."""
+    if judged is None:
         return ""
-    judged = claims[name]
     value = with_unit(judged.row.measured, judged.claim.unit)
-    return {"": judged.measured, ".control": judged.control, ".value": value, ".p": judged.corrected}[part]
+    return {None: judged.measured, "control": judged.control, "value": value, "p": judged.corrected}[part]

@@ -1,4 +1,4 @@
-"""report.html, a page of verdicts with their evidence and its provenance, and findings.html, two pages of results."""
+"""The pages report.html, every verdict with its evidence and provenance, and findings.html, the results in short."""
 
 import io
 import struct
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -15,16 +14,7 @@ from markupsafe import Markup, escape
 
 from layernorm_roles import files, shown, store
 from layernorm_roles.evidence.claims import MEANINGS, Claim
-from layernorm_roles.evidence.page import findings, sections, vectors
-from layernorm_roles.evidence.page.text import (
-    PAPER,
-    RELEASED_CODE,
-    SOURCES,
-    TEXTS,
-    command,
-    mathematics,
-    source_of,
-)
+from layernorm_roles.evidence.page import findings, sections, text, vectors
 from layernorm_roles.evidence.tables import readable
 from layernorm_roles.evidence.tables.typography import interval, number, typeset
 from layernorm_roles.evidence.tables.verdicts import judged, rows_of
@@ -35,39 +25,32 @@ VERDICT_FIGURES = ("claims_forest",)
 FOLDED = 12
 """Tables of the report with more rows than this are folded until a reader opens them."""
 
+Inputs = Mapping[str, str | Path | Sequence[str | Path]]
+"""Paths of the files that pages are made from, by their names."""
 
-def write(
-    plan: Mapping[str, Any],
-    inputs: Mapping[str, str | Path | Sequence[str | Path]],
-    out_report: str | Path,
-    out_findings: str | Path,
-) -> None:
+
+def write(plan: Mapping[str, Any], inputs: Inputs, out_report: str | Path, out_findings: str | Path) -> None:
     """Write two HTML pages of a reproduction, the report on all claims and the findings, from equal inputs equal bytes.
 
     `plan` has the reproduction's `settings`; `tables` and `figures`, the names of what the pages may show; `options`,
-    what a snakemake command needs after its targets to mean this reproduction; and `kept`, if there is a kept
-    reproduction, its verdicts, which stand beside claims that this one did not run. `inputs` has the path of each of
-    the tables by its name, claims among them; under "figures" the PNG files, which the pages find in the folder
+    what a snakemake command needs after its targets to mean this reproduction; and perhaps `kept`, the kept
+    reproduction's verdicts by claim, which stand beside claims that this one did not run. `inputs` has the path of each
+    of the tables by its name, claims among them; under "figures" the PNG files, which the pages find in the folder
     figures/ beside them; and under "durations" the CSV file of durations, if there is one.
     """
-    evidence = _Evidence(Path(out_report).parent.name, plan, inputs)
-    templates = environment()
-    report = evidence.context() | {"durations": _durations(inputs.get("durations"))}
+    evidence, templates = _Evidence(Path(out_report).parent.name, plan, inputs), environment()
     for path, name, variables in (
-        (out_report, "report", report),
+        (out_report, "report", evidence.report()),
         (out_findings, "findings", evidence.findings()),
     ):
         files.write_text(path, templates.get_template(f"{name}.html.j2").render(variables))
 
 
 def environment() -> Environment:
-    """Return the Jinja environment of the templates beside this file, which escapes everything that is not markup.
-
-    The macros of parts.html.j2 are there as `structure`.
-    """
+    """Return the Jinja environment of the templates beside this file, which have parts.html.j2 as `structure`."""
     loader = FileSystemLoader(Path(__file__).parent, encoding="utf-8")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    made.filters |= {"math": mathematics, "address": quote, "readable": readable_html}
+    made.filters |= {"math": text.mathematics, "readable": readable_html}
     made.filters["slug"] = lambda words: words.replace(" ", "-")  # for classes and places of the page
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     made.globals["structure"] = made.get_template("parts.html.j2").module
@@ -75,7 +58,7 @@ def environment() -> Environment:
 
 
 def readable_html(parts: Iterable[readable.Part], title: str) -> Markup:
-    """The parts of a readable table called `title` as HTML; tables scroll sideways in a region of that name."""
+    """Return the parts of a readable table as HTML; tables scroll sideways, in a region that is called `title`."""
     return Markup("\n".join(_html(part, title) for part in parts))
 
 
@@ -88,62 +71,52 @@ def _html(part: readable.Part, title: str) -> str:
     return f"{region}\n{readable.html(part)}\n</div>"
 
 
-def _durations(path: str | Path | None) -> list[readable.Part]:
-    """The parts of the table of durations, of which `path` is the CSV file; none without one."""
-    if path is None:
-        return []
-    frame = pd.read_csv(io.BytesIO(files.read_bytes(path)))
-    return readable.make(shown.TABLES["durations"], {"durations": frame}).parts
-
-
 class _Evidence:
-    """What the templates show of one reproduction."""
+    """What the templates show of the reproduction called `name`; `write` says what `plan` and `inputs` have."""
 
-    def __init__(
-        self, name: str, plan: Mapping[str, Any], inputs: Mapping[str, str | Path | Sequence[str | Path]]
-    ) -> None:
-        self.name, self.options = name, plan["options"]
+    def __init__(self, name: str, plan: Mapping[str, Any], inputs: Inputs) -> None:
+        self.name, self.options, self.durations = name, plan["options"], inputs.get("durations")
         self.tables = {table: Path(inputs[table]) for table in plan["tables"]}
         pictures = {path.stem: path for path in map(Path, inputs["figures"])}
         self.pictures = {figure: pictures[figure] for figure in plan["figures"]}
         self.too_small = sections.too_small(plan["settings"])
         self._frame = cache(lambda table: store.read(self.tables[table], table))
         self._frame("claims").attrs["kept"] = {} if self.too_small else plan.get("kept", {})
-        self.claims = {each.claim.name: each for each in judged(self._frame("claims"))}
-        self.comparisons = self._frame("comparisons") if "comparisons" in self.tables else None
+        self.claims = judged(self._frame("claims"))
         self.provenance = {name: store.read_provenance(path) for name, path in sorted(self.tables.items())}
         self.placed: set[str] = set()
         """Places of the page that hold a figure or a table: a figure and a table may have one name."""
 
-    def context(self) -> dict[str, Any]:
-        """The variables of report.html.j2, but for the durations."""
-        cited = [source_of(each.claim.source) for each in self.claims.values()]
+    def report(self) -> dict[str, Any]:
+        """Return the variables of report.html.j2."""
+        cited = [text.source_of(each.claim.source) for each in self.claims.values()]
         views = vectors.views(self._frame("majority_vectors") if "majority_vectors" in self.tables else None)
         return {
             "title": TITLE,
             "name": self.name,
-            "command": command("", self.options),
+            "command": text.command("", self.options),
             "device": ", ".join(sections.devices(self.provenance)),
             "commits": sections.values(self.provenance, "git_commit"),
-            "paper": PAPER,
-            "released_code": RELEASED_CODE,
+            "paper": text.PAPER,
+            "released_code": text.RELEASED_CODE,
             "views": views,
             "vectors": {**vectors.BOX, "views": views},
             "too_small": self.too_small,
             "overview": list(self._figures(VERDICT_FIGURES)),
             "tally": self._tally(),
             "any_kept": any(each.kept for each in self.claims.values()),
-            "sources": [source for source in SOURCES if source in cited],
+            "sources": [source for source in text.SOURCES if source in cited],
             "meanings": {str(verdict): meaning for verdict, meaning in MEANINGS.items()},
-            "terms": TEXTS["terms"],
-            "units": TEXTS["units"],
-            "parts": [self._part(part) for part in TEXTS["parts"]],
+            "terms": text.TEXTS["terms"],
+            "units": text.TEXTS["units"],
+            "parts": [self._part(part) for part in text.TEXTS["parts"]],
             "provenance": [sections.provenance(self.provenance)],
             "configs": sections.configurations(self.provenance),
+            "durations": self._durations(),
         }
 
     def findings(self) -> dict[str, Any]:
-        """The variables of findings.html.j2."""
+        """Return the variables of findings.html.j2."""
         decided, open_ = findings.sections(self.claims)
         names = [section["figure"] for section in decided if section.get("figure") in self.pictures]
         return {
@@ -159,15 +132,21 @@ class _Evidence:
             "pictures": {name: self._picture(name) for name in names},
         }
 
+    def _durations(self) -> list[readable.Part]:
+        if self.durations is None:
+            return []
+        frame = pd.read_csv(io.BytesIO(files.read_bytes(self.durations)))
+        return readable.make(shown.TABLES["durations"], {"durations": frame}).parts
+
     def _tally(self) -> list[tuple[str, int]]:
         counts = Counter(each.row.verdict for each in self.claims.values())
         return [] if self.too_small else [(str(word), counts[word]) for word in MEANINGS if counts[word]]
 
     def _part(self, part: Mapping[str, Any]) -> dict[str, Any]:
-        """A part of report.yaml: claims with their evidence, then the figures that no claim of any part shows."""
+        """Return a part of report.yaml with its claims in groups, and figures of its subject that no claim shows."""
         claims = [each.claim for each in self.claims.values()]
         groups = sections.groups(claim for claim in claims if claim.part == part["name"])
-        # Claims that repeat another one are folded, so a figure of both stands with the other one.
+        # A claim that repeats one is folded, so a figure of both stands with the first: firsts are made before.
         firsts = [self._claim(first) for first, *_ in groups]
         again = [[self._claim(claim) for claim in others] for _, *others in groups]
         used = {name for claim in claims for name in claim.figures}
@@ -190,8 +169,8 @@ class _Evidence:
             "verdict": "" if self.too_small else row.verdict,
             "word": own.word,
             "kept": own.kept,
-            "from": source_of(claim.source),
-            "paper_value": _text(row.paper_value),
+            "from": text.source_of(claim.source),
+            "paper_value": typeset(row.paper_value),
             "measured": number(row.measured),
             "interval": interval(row.ci_low, row.ci_high),
             "control_measured": number(row.control_measured),
@@ -200,14 +179,16 @@ class _Evidence:
             "unit": typeset(claim.unit),
             "size": own.size,
             "effect": "" if pd.isna(row.effect) else str(float(row.effect)).replace("inf", "Infinity"),
-            "also_passed_by": _text(row.also_passed_by),
+            "also_passed_by": typeset(row.also_passed_by),
             "runs": f"{row.n_seeds:,} {kind}" if row.n_seeds > 1 else "nothing is random",
             "rule": claim.rule,
             "p_holm": "" if pd.isna(row.p_holm) else f"{row.p_holm:.2g}",
-            "comparisons": [] if self.comparisons is None else rows_of(self.comparisons, claim.name),
+            "comparisons": rows_of(self._frame("comparisons"), claim.name)
+            if "comparisons" in self.tables
+            else [],
             "figures": list(self._figures(claim.figures)),
             "tables": list(self._tables(claim.shown)),
-            "command": command(claim.target, self.options),
+            "command": text.command(claim.target, self.options),
         }
 
     def _figures(self, names: Iterable[str]) -> Iterator[dict[str, Any]]:
@@ -233,24 +214,20 @@ class _Evidence:
                 }
 
     def _picture(self, name: str) -> dict[str, Any]:
-        """A figure as a page shows it: its caption, and where the picture and other files lie beside the page."""
+        """Return a figure's caption and size, and where its picture and other files lie beside the page."""
         figure = shown.FIGURES[name]
         return {
             "name": name,
             "caption": typeset(figure.caption),
             "files": [f"figures/{name}.pdf", *(f"parquet/{table}.parquet" for table in figure.inputs)],
-            "source": quote(f"figures/{name}.png"),
+            "source": f"figures/{name}.png",
             **_size(files.read_bytes(self.pictures[name])),
         }
 
 
 def _size(png: bytes) -> dict[str, Any]:
-    """The size of the content of a PNG file in pixels of the screen."""
+    """Return the width and height in pixels of the screen of the content of a PNG file, and whether it is wide."""
     width, height = struct.unpack(">II", png[16:24])
     # Figures are drawn for paper at 220 pixels an inch; a screen has 96, and shows them a little larger.
     scale = 96 / 220 * 1.2
     return {"width": round(width * scale), "height": round(height * scale), "wide": width * scale > 500}
-
-
-def _text(value: Any) -> str:
-    return "" if pd.isna(value) else typeset(value)

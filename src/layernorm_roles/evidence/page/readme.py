@@ -1,4 +1,4 @@
-"""The part of the README that is made: what the kept reproduction found, in its headlines and their sentences."""
+"""The part of the README that is made: what the kept reproduction found."""
 
 from pathlib import Path
 
@@ -11,18 +11,13 @@ BEGIN, END = "<!-- findings:begin -->", "<!-- findings:end -->"
 
 
 def update(readme: str | Path, claims: str | Path) -> None:
-    """Put a reproduction's findings into the file `readme`; `claims` is the Parquet file of its table of claims."""
-    readme = Path(readme)
-    files.replace_text(readme, replaced(readme.read_text(encoding="utf-8"), findings_of(claims)))
-
-
-def findings_of(claims: str | Path) -> str:
-    """Return a reproduction's findings as a Markdown list; `claims` is the Parquet file of its table of claims."""
-    return findings.markdown({each.claim.name: each for each in judged(store.read(claims, "claims"))})
+    """Put a reproduction's findings into the file `readme`; `claims` is the Parquet file of its table claims."""
+    readme, content = Path(readme), findings.markdown(judged(store.read(claims, "claims")))
+    files.replace_text(readme, replaced(readme.read_text(encoding="utf-8"), content))
 
 
 def replaced(readme: str, content: str) -> str:
-    """Return the README's text with `content` between the lines BEGIN and END; ValueError if it lacks them."""
+    """Return the README's text with `content` between the lines BEGIN and END; raise ValueError if it lacks them."""
     before, begins, rest = readme.partition(BEGIN)
     _, ends, after = rest.partition(END)
     if not (begins and ends):

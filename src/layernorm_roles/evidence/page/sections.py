@@ -1,4 +1,4 @@
-"""The sections of report.html, and its tables of where numbers come from."""
+"""Parts of report.html: how claims are grouped, whether sizes are too small, and where numbers come from."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -12,15 +12,14 @@ from layernorm_roles.evidence.legends import LEAST_FOR_INTERVAL
 from layernorm_roles.evidence.tables.readable import Cell, grid
 
 Sources = Mapping[str, Mapping[str, str]]
-"""Metadata of Parquet files that say where these come from, as `provenance` makes them, by the table's name."""
+"""By the name of its table, what a Parquet file's metadata say of its origin, as `store.read_provenance` returns it."""
 
 
 def too_small(settings: Mapping[str, Any]) -> list[str]:
-    """Sentences that say which sizes of a reproduction are too small for verdicts; empty if none is.
+    """Return sentences on which sizes of a reproduction are too small for verdicts; empty if none is.
 
-    `settings` are those of the whole reproduction, with the keys of config.yaml. The majority task decides, where it is
-    trained: its longest training must reach the step at which the paper's accuracies are compared, and some variant
-    must have enough runs for an interval.
+    `settings` have the keys of config.yaml. If the majority task is trained, its longest training must reach the step
+    at which the paper's accuracies are compared, and some variant must have enough runs for an interval.
     """
     experiments = settings.get("majority", {}).values()
     trained = [experiment for experiment in experiments if any(experiment["seeds"].values())]
@@ -42,10 +41,10 @@ def too_small(settings: Mapping[str, Any]) -> list[str]:
 
 
 def groups(claims: Iterable[Claim]) -> list[list[Claim]]:
-    """The claims in groups of one and those that repeat it in other settings, in the order of the first ones.
+    """Return the claims in groups, each of one claim and those that repeat it in other settings, in their order.
 
-    A claim repeats another one if its name goes on after that one's and its source after that one's and a semicolon:
-    faster_d3 with the source "...; in three dimensions" repeats faster.
+    A claim repeats another if its name and source begin with the other's, followed by _ and by a semicolon: faster_d3
+    with the source "...; in three dimensions" repeats faster.
     """
     together: list[list[Claim]] = []
     for claim in claims:
@@ -60,10 +59,9 @@ def groups(claims: Iterable[Claim]) -> list[list[Claim]]:
 
 
 def values(sources: Sources, key: str) -> list[str]:
-    """The different values of `key` in the provenance of all files, sorted; files made from several list theirs."""
-    return sorted(
-        {value for source in sources.values() for value in source.get(key, "").split(", ") if value}
-    )
+    """Return the different values that `key` has in any file, sorted; a value may list several, joined by commas."""
+    lists = (source.get(key, "").split(", ") for source in sources.values())
+    return sorted({value for values in lists for value in values if value})
 
 
 def devices(sources: Sources) -> list[str]:
@@ -74,7 +72,7 @@ def devices(sources: Sources) -> list[str]:
 
 
 def configurations(sources: Sources) -> list[dict[str, str]]:
-    """The different configurations that the files carry, as indented JSON, each with the names of its tables."""
+    """Return the different configurations in the files as indented JSON, each with the names of its tables."""
     names: dict[str, list[str]] = {}
     for name, source in sources.items():
         names.setdefault(source.get("config") or "{}", []).append(name)

@@ -10,18 +10,17 @@ from markupsafe import Markup, escape
 from layernorm_roles.evidence.tables.typography import typeset
 
 TEXTS = yaml.safe_load((Path(__file__).parent / "report.yaml").read_text(encoding="utf-8"))
-"""What report.yaml has of the report: its units, terms, parts and sources."""
-
+"""What report.yaml has: the report's units, terms, parts and sources."""
 
 PAPER = "https://arxiv.org/abs/2305.02582"
 RELEASED_CODE = "https://github.com/tech-srl/layer_norm_expressivity_role"
 
 SOURCES = TEXTS["sources"]
-"""All documents that claims come from, with what report.yaml says of each."""
+"""The entries of report.yaml for the documents that claims come from."""
 
 
 def source_of(named: str) -> dict[str, Any]:
-    """The document that a claim names as its source: the first entry of SOURCES with such a beginning.
+    """Return the document that a claim names as its source: the first entry of SOURCES with such a beginning.
 
     >>> source_of("Brody, Alon and Yahav 2023, Figure 3; on other data")["name"]
     'paper'
@@ -30,7 +29,7 @@ def source_of(named: str) -> dict[str, Any]:
 
 
 def command(target: str, options: str) -> str:
-    """The command that makes `target`; snakemake wants targets before the options that take several values.
+    """Return the command that makes `target`, which snakemake wants before options that take several values.
 
     >>> command("majority", "--configfile mine.yaml")
     'snakemake --cores all majority --configfile mine.yaml'
@@ -39,6 +38,6 @@ def command(target: str, options: str) -> str:
 
 
 def mathematics(text: str) -> Markup:
-    """The text typeset and escaped for HTML, intervals in one piece, the subscripts of W_O and d_k set as such."""
+    """Return `text` typeset and as HTML, with intervals in one piece and subscripts in W_O and d_k."""
     text = re.sub(r"\[([^][ ]+), ([^][ ]+)\]", "[\\1,\u00a0\\2]", typeset(text))
     return Markup(re.sub(r"\b([Wd])_(\w)\b", r"<i>\1</i><sub>\2</sub>", str(escape(text))))

@@ -1,32 +1,29 @@
-"""Keys and queries of the experiments in three dimensions, for the view that readers turn."""
+"""Keys and queries of the experiments in three dimensions, for the view in the report that readers turn."""
 
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.majority import geometry_of_runs, random_angle
+from layernorm_roles.evidence.analysis.majority import geometry_of_runs, of_single_points, random_angle
 from layernorm_roles.evidence.claims.rules import FLAT
 from layernorm_roles.evidence.figures.style import looks_of
 from layernorm_roles.evidence.figures.vectors import LIMIT, VIEW
 
 BOX = {"limit": LIMIT, "printed": {"azimuth": VIEW["azim"], "elevation": VIEW["elev"]}}
-"""Half the side of the box, and the point of view in degrees of the printed figures, with which the view starts."""
+"""Half the side of the view's box, and its first point of view in degrees, which is that of the printed figures."""
 
 
 def views(vectors: pd.DataFrame | None) -> list[dict[str, Any]]:
     """Return what the report's script shows: an entry for each trained variant of each experiment in three dimensions.
 
-    `vectors` is the table majority_vectors, or None if the reproduction has none. Experiments with several widths or
-    learning rates are left out.
+    `vectors` is the table majority_vectors, if the reproduction has it. Experiments with several widths or learning
+    rates are left out.
     """
     if vectors is None:
         return []
-    trained = vectors[vectors.checkpoint == "final"]
-    setting = trained.groupby("experiment").agg(
-        {"d_model": ["nunique", "max"], "base_learning_rate": "nunique"}
-    )
-    three = trained[trained.experiment.isin(setting.index[(setting == [1, 3, 1]).all(axis=1)])]
+    trained = of_single_points(vectors[vectors.checkpoint == "final"])
+    three = trained[trained.d_model == 3]
     several = three.experiment.nunique() > 1
     shown = []
     for experiment, part in three.groupby("experiment", sort=False):
@@ -46,7 +43,7 @@ def views(vectors: pd.DataFrame | None) -> list[dict[str, Any]]:
 
 
 def _run(title: str, seed: int, vectors: pd.DataFrame) -> dict[str, Any]:
-    """The keys and queries of one run to three decimals, in the order of their tokens, and a sentence on them."""
+    """Return the keys and queries of one run to three decimals, in the order of tokens, and a sentence on them."""
     keys, queries = (
         np.stack(vectors[vectors.kind == kind].sort_values("token").vector).round(3).tolist()
         for kind in ("key", "query")
@@ -56,22 +53,19 @@ def _run(title: str, seed: int, vectors: pd.DataFrame) -> dict[str, Any]:
 
 
 def describe(title: str, geometry: pd.DataFrame, seed: int | None = None) -> str:
-    """One sentence on how flat the keys lie and where the queries point, from the result of `geometry_of_runs`.
+    """Return a sentence on how flat the keys lie and where the queries point, from the result of `geometry_of_runs`.
 
-    It is about all runs together, or about one if `seed` says which.
+    It is about all runs together, or about the run of a seed.
     """
     flatness, angle = geometry.flatness, geometry.angle
     flat = "all keys lie on one plane through the origin"
     if flatness.max() > FLAT:
-        flat = (
-            f"the keys do not lie on a plane (smallest singular value {flatness.mean():.2f} of the largest)"
-        )
+        size = f"smallest singular value {flatness.mean():.2f} of the largest"
+        flat = f"the keys do not lie on a plane ({size})"
     runs, spread = f"seed {seed}", "("
     if seed is None:
-        runs, spread = (
-            f"{len(geometry)} runs",
-            f"on average ({angle.min():.0f}° to {angle.max():.0f}° over runs; ",
-        )
+        runs = f"{len(geometry)} runs"
+        spread = f"on average ({angle.min():.0f}° to {angle.max():.0f}° over runs; "
     return (
         f"{title}, {runs}: {flat}; the queries are {angle.mean():.0f}° from the normal of the keys’ best plane "
         f"{spread}a random direction: {random_angle(3):.0f}°)."

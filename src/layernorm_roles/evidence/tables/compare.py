@@ -10,25 +10,22 @@ from layernorm_roles.evidence.tables.readable import Readable, grid, write
 from layernorm_roles.evidence.tables.typography import MISSING, measured
 
 COLUMNS = ["measured", "ci_low", "ci_high", "n_seeds", "verdict"]
-"""Columns of table claims that are shown side by side for two reproductions."""
+"""Columns of table claims that are compared between two reproductions."""
 
 
 def compare(folder: str | Path, other: str | Path, out_csv: str | Path, out_md: str | Path) -> list[str]:
-    """Write the claims of two reproductions side by side, as CSV and Markdown; return a line for each that differs.
+    """Write the claims of the reproductions in two folders side by side, as CSV and Markdown.
 
-    The reproductions are those in the folders `folder` and `other`. A claim differs if its verdict does, or if its
-    intervals have no number in common. Raises ValueError if one of the two has no claims, or claims of another version.
+    Returns a line for each claim that differs: by its verdict, or by intervals that have no number in common. Raises
+    ValueError if one of the two has no claims, or claims of another version.
     """
-    for each in (folder, other):
-        if not Path(each, "parquet/claims.parquet").is_file():
-            raise ValueError(
-                f"{each} has no verdicts; run snakemake --cores all with its configuration first"
-            )
+    paths = [Path(each, "parquet/claims.parquet") for each in (folder, other)]
+    if lacking := [each for each, path in zip((folder, other), paths, strict=True) if not path.is_file()]:
+        raise ValueError(
+            f"{lacking[0]} has no verdicts; run snakemake --cores all with its configuration first"
+        )
     names = (Path(folder).name, Path(other).name)
-    ours, theirs = (
-        store.read(Path(each) / "parquet/claims.parquet", "claims").set_index("claim")
-        for each in (folder, other)
-    )
+    ours, theirs = (store.read(path, "claims").set_index("claim") for path in paths)
     joined = ours[COLUMNS].join(theirs[COLUMNS].add_suffix("_other"), how="outer")
     joined = joined.reindex(dict.fromkeys([*ours.index, *theirs.index])).rename_axis("claim").reset_index()
     joined["difference"] = [_difference(row) for row in joined.itertuples()]
@@ -54,9 +51,9 @@ def compare(folder: str | Path, other: str | Path, out_csv: str | Path, out_md: 
 
 
 def _difference(row) -> str:
-    """How a claim differs between the two reproductions; empty if it does not."""
+    """Return how a claim differs between two reproductions, from its row with the columns of both; empty if not."""
     if pd.isna(row.verdict) or pd.isna(row.verdict_other):
         return "in one of them only"
     apart = max(row.ci_low, row.ci_low_other) > min(row.ci_high, row.ci_high_other)
-    said = ["another verdict"] if row.verdict != row.verdict_other else []
-    return ", ".join([*said, *(["intervals apart"] if apart else [])])
+    said = {"another verdict": row.verdict != row.verdict_other, "intervals apart": apart}
+    return ", ".join(words for words, true in said.items() if true)

@@ -8,7 +8,7 @@ from layernorm_roles.evidence.tables.typography import MISSING, duration, number
 
 
 def durations(frame: pd.DataFrame) -> Readable:
-    """Jobs, time and memory of each rule and of all together, from the result of analysis.durations."""
+    """Return number, time and memory of each rule's jobs, and of all jobs, from the result of `analysis.durations`."""
     total = {"rule": "all", "largest_memory_mb": np.nan} | frame[["jobs", "wall_minutes"]].sum().to_dict()
     rows = grid(
         pd.concat([frame, pd.DataFrame([total])]),

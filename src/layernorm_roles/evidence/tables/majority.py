@@ -1,9 +1,4 @@
-"""What the runs of the majority experiment reach and how fast, by variant, learning rate and width.
-
-All functions take the table majority_metrics.
-"""
-
-from collections.abc import Callable
+"""What the runs of the majority task reach and how fast, by variant, learning rate and width, from majority_metrics."""
 
 import numpy as np
 import pandas as pd
@@ -22,9 +17,9 @@ _SETTING = {
 
 
 def convergence(metrics: pd.DataFrame) -> Readable:
-    """Steps until the test loss reaches each threshold, for every setting and variant, from majority_metrics.
+    """Return the steps until the test loss reaches each threshold, for every setting and variant.
 
-    For readers, of experiments with one width and learning rate alone.
+    Readers see experiments with one width and learning rate alone.
     """
 
     def ratio(row) -> str:
@@ -39,26 +34,24 @@ def convergence(metrics: pd.DataFrame) -> Readable:
         "pairs": "{.pairs}",
     }
     frame = majority.convergence(majority.steps_to_reach(metrics))
-    settings = frame.groupby("experiment")[["d_model", "base_learning_rate"]].transform("nunique")
-    return Readable(frame, [grid(frame[(settings == 1).all(axis=1)], cells, texts=2)])
+    return Readable(frame, [grid(majority.of_single_points(frame), cells, texts=2)])
 
 
 def rates(metrics: pd.DataFrame) -> Readable:
-    """Final accuracy, loss and steps to a test loss by learning rate, of majority experiments that have several."""
+    """Return final accuracy, loss and steps to a test loss by learning rate, of experiments that have several."""
 
     def accuracy(row) -> str:
         ends = (row.accuracy_low, row.accuracy_high) if row.runs > 2 else (np.nan, np.nan)
         return estimate(*(100 * value for value in (row.test_accuracy, *ends)), ".1f")
-
-    def steps(row) -> str:
-        return estimate(row.steps, row.steps_low, row.steps_high, ",.0f")
 
     cells = {
         **_SETTING,
         "best for": lambda row: f"{row.chosen} of {row.runs}" if row.chosen else "",
         "test accuracy (%)": accuracy,
         "test loss": lambda row: f"{row.test_loss:.3f}" if np.isfinite(row.test_loss) else "diverged",
-        f"steps to test loss {TEST_LOSS:g}": steps,
+        f"steps to test loss {TEST_LOSS:g}": lambda row: estimate(
+            row.steps, row.steps_low, row.steps_high, ",.0f"
+        ),
     }
     frame = majority.sweep(metrics, TEST_LOSS)
     frame = ordered(frame, "experiment", "d_model", "variant", "base_learning_rate")
@@ -66,7 +59,7 @@ def rates(metrics: pd.DataFrame) -> Readable:
 
 
 def widths(metrics: pd.DataFrame) -> Readable:
-    """What projection costs in test accuracy by width, of majority experiments that have several widths."""
+    """Return what projection costs in test accuracy by width, of experiments that have several widths."""
 
     def cost(row) -> str:
         return MISSING if row.variant == "scale" else estimate(row.cost, row.cost_low, row.cost_high, "+.1f")
@@ -83,17 +76,11 @@ def widths(metrics: pd.DataFrame) -> Readable:
 
 
 def size_and_projection(metrics: pd.DataFrame) -> Readable:
-    """Main effects and interaction of the attention input's size and of the projection, in the majority task.
+    """Return the effects of the size of attention's input and of projection on steps to TEST_LOSS and on accuracy."""
 
-    The effects are on the steps to TEST_LOSS and on the test accuracy.
-    """
-
-    def effect(name: str) -> Callable[[pd.DataFrame], str]:
-        def text(part: pd.DataFrame) -> str:
-            row = part.set_index("effect").loc[name]
-            return estimate(row["mean"], row.low, row.high, ".2f" if row.quantity == "steps" else "+.1f")
-
-        return text
+    def effect(part: pd.DataFrame, name: str) -> str:
+        row = part.loc[name]
+        return estimate(row["mean"], row.low, row.high, ".2f" if row.quantity == "steps" else "+.1f")
 
     def quantity(part: pd.DataFrame) -> str:
         first = part.iloc[0]
@@ -105,10 +92,12 @@ def size_and_projection(metrics: pd.DataFrame) -> Readable:
         "experiment": lambda part: part.experiment.iloc[0],
         "of": quantity,
         "learning rate": lambda part: f"{part.base_learning_rate.iloc[0]:g}",
-        **{name: effect(name) for name in ("size", "projection", "interaction")},
+        "size": lambda part: effect(part, "size"),
+        "projection": lambda part: effect(part, "projection"),
+        "interaction": lambda part: effect(part, "interaction"),
         "seeds": lambda part: str(part.pairs.iloc[0]),
     }
     frame = majority.effects_of_size_and_projection(metrics, TEST_LOSS)
     by = [*majority.SETTING, "quantity", "step"]
-    parts = [part for _, part in frame.groupby(by, sort=False, dropna=False)]
+    parts = [part.set_index("effect") for _, part in frame.groupby(by, sort=False, dropna=False)]
     return Readable(frame, [grid(parts, cells, texts=2)])

@@ -1,4 +1,4 @@
-"""Pretrained models: ceilings of attention by layer and by token, and heads cut to fewer dimensions."""
+"""Pretrained models: how much attention keys can get, by layer and by token, and heads cut to fewer dimensions."""
 
 from collections.abc import Callable, Mapping
 
@@ -18,38 +18,35 @@ SETS = {
     (NORM, WITHOUT_NORM): ("any query behind the norm", "without the norm"),
     (OWN, AS_USED): ("the text's own queries", "as used"),
 }
-"""What readers call the sets of queries and the kinds of keys of table attention_ceilings, in the order of the rows."""
+"""What readers call the sets of queries and kinds of keys of table attention_ceilings, in the order of the rows."""
 
 LEAST_CONTEXTS, SHOWN = 3, 10
 """Of the tokens that occur in at least LEAST_CONTEXTS contexts (or in all), the first and last SHOWN are listed."""
 
 
 def ceilings(table: pd.DataFrame) -> Readable:
-    """Table of keys in pretrained heads that cannot get ½, 1/10 or 1/100 of a query's attention, by layer."""
+    """Return the shares of keys in heads that cannot get ½, 1/10 or 1/100 of attention, from attention_ceilings."""
     shares, quantiles = pretrained.shares_below(table), pretrained.quantiles(table)
     parts: list[Part] = []
     for model in dict.fromkeys(shares.model):
         here, sizes = shares[shares.model == model], table[table.model == model]
-        parts.append(
-            f"{model}: {here.contexts.max()} contexts of {span(sizes.n_keys)} keys, heads of "
-            f"{span(sizes.dimensions)} dimensions. Per cent of the (key, head) pairs that get less than a half, a "
-            "tenth or a hundredth of a query's attention, from whichever query of a set gives them most."
-        )
-        parts.append(_by_layer(here, "threshold", FRACTIONS, "less than", _per_cent))
-        parts.append(
-            "The lowest and the highest: the share of a query's attention that 1 %, a half and 99 % of the pairs do "
-            "not exceed."
-        )
         tails = quantiles[quantiles.model == model]
         if (tails.queries == NORM).any():
             tails = tails[tails.queries != ANY]
-        names = {0.01: "1 %", 0.5: "50 %", 0.99: "99 %"}
-        parts.append(_by_layer(tails, "quantile", names, "pairs", _attention))
+        parts += [
+            f"{model}: {here.contexts.max()} contexts of {span(sizes.n_keys)} keys, heads of "
+            f"{span(sizes.dimensions)} dimensions. Per cent of the (key, head) pairs that get less than a half, a "
+            "tenth or a hundredth of a query's attention, from whichever query of a set gives them most.",
+            _by_layer(here, "threshold", FRACTIONS, "less than", _per_cent),
+            "The lowest and the highest: the share of a query's attention that 1 %, a half and 99 % of the pairs do "
+            "not exceed.",
+            _by_layer(tails, "quantile", {0.01: "1 %", 0.5: "50 %", 0.99: "99 %"}, "pairs", _attention),
+        ]
     return Readable(shares, parts)
 
 
 def ceilings_by_token(table: pd.DataFrame) -> Readable:
-    """Table of the tokens whose keys in pretrained heads can get least attention, and most, from token_ceilings."""
+    """Return the tokens whose keys in pretrained heads can get least attention, and most, from token_ceilings."""
     frame = pretrained.tokens_below(table)
     parts: list[Part] = []
     cells = {
@@ -74,7 +71,7 @@ def ceilings_by_token(table: pd.DataFrame) -> Readable:
 
 
 def cut_heads(keys: pd.DataFrame) -> Readable:
-    """Unselectable keys of heads cut to their first principal components, from the table pretrained_keys."""
+    """Return the shares of unselectable keys of heads cut to their first principal components, from pretrained_keys."""
     frame = pretrained.cut_heads(keys)
     parts: list[Part] = []
     for model, here in frame.groupby("model", sort=False):
@@ -92,10 +89,7 @@ def cut_heads(keys: pd.DataFrame) -> Readable:
 def _by_layer(
     frame: pd.DataFrame, column: str, names: Mapping[float, str], heading: str, cell: Callable[..., str]
 ) -> pd.DataFrame:
-    """Numbers of pretrained models as a grid of texts with a column for each layer.
-
-    It has a row for each value of `column`, set of queries and kind of keys, in the order of `names` and of SETS.
-    """
+    """Return numbers as a table of texts: a column a layer, a row for each value of `column` in `names` and of SETS."""
     by_row = dict(list(frame.groupby([column, "queries", "normalised"])))
     rows = [
         ([name, *words], {row.layer: cell(row) for row in by_row[value, *kind].itertuples()}, [])
@@ -115,7 +109,7 @@ def _attention(row) -> str:
 
 
 def _within(mean: float, row, write: Callable[[float], str], most: float) -> str:
-    """A mean with its interval over contexts, cut to 0..most; the mean alone where the ends look like it."""
+    """Return a mean with the interval of its row, cut to 0..most; the mean alone where all three are written alike."""
     low, high = max(row.low, 0.0), min(row.high, most)
     alike = write(low) == write(mean) == write(high)
     return write(mean) if alike else estimate(mean, low, high, write)

@@ -6,11 +6,11 @@ from layernorm_roles.evidence.tables.readable import Cell, Readable, grid
 from layernorm_roles.evidence.tables.typography import MISSING
 
 SHOWN = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
-"""Dimensions of keys that the Markdown table of the law of widths has; its CSV file has all."""
+"""Dimensions of keys that readers see in the table of the law of widths; its CSV file has all."""
 
 
 def gaussian_law(law: pd.DataFrame) -> Readable:
-    """From how many Gaussian keys on a given share of them is unselectable, by dimension, from table gaussian_law."""
+    """Return from how many Gaussian keys on a share of them is unselectable, by dimension, from table gaussian_law."""
     thresholds = law.pivot(index="d", columns=["share", "causal"], values="n")
     cells: dict[str, Cell] = {"d": "{.name}"}
     for share, causal in sorted(thresholds.columns, key=lambda column: (column[1], column[0])):

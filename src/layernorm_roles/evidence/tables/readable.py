@@ -1,9 +1,10 @@
-"""Readable tables: their parts, how they are made from Parquet tables, and how pandas writes them as files and HTML."""
+"""Readable tables: their parts, how they are made from Parquet tables, and how they are written as files and HTML."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,10 +16,10 @@ from layernorm_roles.evidence.tables.typography import MISSING
 from layernorm_roles.shown import Table
 
 SPLIT_CHARACTER = "□"
-"""The sign that stands for a character whose bytes belong to several tokens."""
+"""The sign for a character whose bytes belong to several tokens."""
 
 Part = str | list[str] | pd.DataFrame
-"""A piece of a readable table: a paragraph, a list of sentences, or a grid of texts that `grid` makes."""
+"""A piece of a readable table: a paragraph, a list of sentences, or a table of texts that `grid` makes."""
 
 
 class Readable(NamedTuple):
@@ -27,7 +28,7 @@ class Readable(NamedTuple):
     frame: pd.DataFrame
     """The table's rows for programs, in full precision, as they are written to a CSV file."""
     parts: list[Part]
-    """What readers see of the table: paragraphs, lists of sentences, and grids of texts."""
+    """What readers see of the table: paragraphs, lists of sentences, and tables of texts."""
 
 
 Cell = str | Callable[[Any], str]
@@ -44,11 +45,7 @@ def grid(rows: Iterable[Any] | pd.DataFrame, cells: Mapping[str, Cell], texts: i
     """
     makers = [cell.format if isinstance(cell, str) else cell for cell in cells.values()]
     rows = rows.itertuples() if isinstance(rows, pd.DataFrame) else rows
-    return _texts([[maker(row) for maker in makers] for row in rows], [*cells], texts)
-
-
-def _texts(rows: Sequence[Sequence[str]], columns: Sequence[str], texts: int) -> pd.DataFrame:
-    made = pd.DataFrame(rows, columns=columns, dtype=object)
+    made = pd.DataFrame([[maker(row) for maker in makers] for row in rows], columns=[*cells], dtype=object)
     made.attrs["texts"] = texts
     return made
 
@@ -60,11 +57,14 @@ LayeredRow = tuple[Sequence[str], Mapping[int, str], Sequence[str]]
 def layered(
     before: Sequence[str], rows: Sequence[LayeredRow], after: Sequence[str], texts: int
 ) -> pd.DataFrame:
-    """A grid with a column for each layer between the columns `before` and `after`; a row may lack some layers."""
+    """Return a table of texts with a column for each layer of any row, between the columns `before` and `after`.
+
+    The first `texts` columns are aligned to the left, the others to the right.
+    """
     layers = sorted(set().union(*(cells for _, cells, _ in rows)))
-    columns = [*before, *(f"layer {layer}" for layer in layers), *after]
     filled = [[*first, *(cells.get(n, MISSING) for n in layers), *last] for first, cells, last in rows]
-    return _texts(filled, columns, texts)
+    columns = [*before, *(f"layer {layer}" for layer in layers), *after]
+    return grid(filled, {name: itemgetter(place) for place, name in enumerate(columns)}, texts)
 
 
 def ordered(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
@@ -84,18 +84,18 @@ def make(table: Table, frames: Mapping[str, pd.DataFrame]) -> Readable:
     made = getattr(module, table.name)(*(frames[name] for name in table.inputs))
     if made.frame.empty and table.none:
         return made._replace(parts=[table.none])
-    return made._replace(parts=[*made.parts, *([table.note] if table.note else [])])
+    return made._replace(parts=[*made.parts, table.note]) if table.note else made
 
 
 def write(readable: Readable, *paths: str | Path) -> None:
-    """Write a readable table to each of `paths`, as CSV or Markdown by the ending of the name (.csv or .md)."""
+    """Write a readable table to each of `paths`, as CSV where a name ends in .csv, else as Markdown."""
     for path in map(Path, paths):
         text = readable.frame.to_csv(index=False) if path.suffix == ".csv" else markdown(readable.parts)
         files.write_text(path, text)
 
 
 def markdown(parts: Iterable[Part]) -> str:
-    """The text of the parts in the Markdown of GitHub, with an empty line between two of them."""
+    """Return the parts of a readable table in the Markdown of GitHub, with an empty line between two of them."""
     return "\n".join(_markdown(part) for part in parts)
 
 
@@ -105,21 +105,19 @@ def _markdown(part: Part) -> str:
     if isinstance(part, list):
         return "".join(f"- {_block(sentence)}\n" for sentence in part)
     texts = part.attrs["texts"]
-    align = ["left"] * texts + ["right"] * (part.shape[1] - texts)
+    align = ["left"] * texts + ["right"] * (part.shape[1] - texts) if len(part) else None
     shown = part.map(escape).set_axis(map(escape, part.columns), axis=1)
-    if shown.empty:
-        align = None
     return shown.to_markdown(index=False, colalign=align, disable_numparse=True) + "\n"
 
 
 def html(grid: pd.DataFrame) -> str:
-    """The HTML of a grid; its classes say how many columns have texts, and whether there are many columns."""
+    """Return a table of texts as HTML, with the class texts-N for N columns of texts, and dense for many columns."""
     classes = [f"texts-{grid.attrs['texts']}", *(["dense"] if grid.shape[1] > 8 else [])]
     return grid.to_html(index=False, border=0, classes=classes, justify="unset")
 
 
 def escape(text: str) -> str:
-    """`text` so that Markdown shows it as it is; line breaks become spaces.
+    """Return `text` so that Markdown shows it as it is; line breaks become spaces.
 
     >>> print(escape("a_b *c* | <d> [1, 2]"))
     a_b \\*c\\* \\| \\<d> [1, 2]
@@ -131,16 +129,16 @@ def escape(text: str) -> str:
 
 
 def _block(text: str) -> str:
-    """Text escaped for the start of a block, where it must not become a heading, a list or a quotation."""
+    """Return `text` escaped for the start of a block of Markdown, where it becomes no heading, list or quotation."""
     text = re.sub(r"^([#>+=\[-])", r"\\\1", escape(text).strip())
     return re.sub(r"^(\d+)([.)])", r"\1\\\2", text)
 
 
 def sentence(tokens: Iterable[tuple[str, bool]]) -> str:
-    """A sentence from the text of its tokens and whether each one is marked; marked characters stand in ⟦ ⟧.
+    """Return a sentence from its tokens, each a text and whether it is marked; marked characters stand in ⟦ ⟧.
 
-    A character that is split among tokens appears as U+FFFD in the text of each; neighbouring ones become a single
-    `SPLIT_CHARACTER`, marked if one of them is. Neighbouring marked characters share brackets, spaces are never marked.
+    Neighbouring U+FFFD, a character that is split among tokens, become one `SPLIT_CHARACTER`, marked if one of them is.
+    Neighbouring marked characters share brackets, spaces are never marked.
 
     >>> sentence([("The", False), (" w", False), ("ire", True), ("\\ufffd", False), ("\\ufffd", True)])
     'The w⟦ire□⟧'
@@ -151,19 +149,18 @@ def sentence(tokens: Iterable[tuple[str, bool]]) -> str:
         parts = list(group)
         whole += [(SPLIT_CHARACTER, any(marked for _, marked in parts))] if split else parts
     shown = [(" ", False) if character.isspace() else (character, marked) for character, marked in whole]
-    pieces = [
-        (marked, "".join(character for character, _ in group))
-        for marked, group in groupby(shown, lambda pair: pair[1])
-    ]
-    return "".join(f"⟦{text}⟧" if marked else text for marked, text in pieces)
+    pieces = ""
+    for marked, group in groupby(shown, lambda pair: pair[1]):
+        text = "".join(character for character, _ in group)
+        pieces += f"⟦{text}⟧" if marked else text
+    return pieces
 
 
 def token_text(token: str) -> str:
-    """A token with its spaces and line breaks visible, and one sign for a character of which it is a part.
+    """Return a token with its spaces and line breaks visible, and `SPLIT_CHARACTER` for a part of a character.
 
     >>> token_text(" al"), token_text("\\n"), token_text("\\ufffd\\ufffd")
     ('␣al', '⏎', '□')
     """
-    pieces = groupby(token, lambda character: character == "\N{REPLACEMENT CHARACTER}")
-    shown = "".join(SPLIT_CHARACTER if split else "".join(group) for split, group in pieces)
-    return shown.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥")
+    shown = re.sub("\N{REPLACEMENT CHARACTER}+", SPLIT_CHARACTER, token)
+    return shown.translate(str.maketrans(" \n\t", "␣⏎⇥"))

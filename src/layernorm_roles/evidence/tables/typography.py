@@ -6,6 +6,9 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
+MISSING = "–"
+"""What a cell of a table shows if it has no value."""
+
 
 def number(value: float) -> str:
     """Return a number as text with three significant digits, as a reader writes it; empty for NaN.
@@ -15,8 +18,7 @@ def number(value: float) -> str:
     """
     if pd.isna(value):
         return ""
-    sign = "−" if value < 0 else ""
-    size = abs(value)
+    sign, size = "−" if value < 0 else "", abs(value)
     if np.isinf(size):
         return sign + "∞"
     if size == 0:
@@ -26,12 +28,8 @@ def number(value: float) -> str:
     return sign + _power_of_ten(*f"{size:.1e}".split("e"))
 
 
-MISSING = "–"
-"""What a cell of a table shows if it has no value."""
-
-
 def percent(value: float | int) -> str:
-    """A share in per cent: one decimal, or one digit of a small share, so that only a share of zero looks like none.
+    """Return a number in per cent as text: one decimal, or one digit if it is small, so that only zero looks like it.
 
     >>> percent(12.34), percent(0.05), percent(0.004), percent(0.00002), percent(0), percent(float("nan"))
     ('12.3', '0.1', '0.004', '2\\xa0×\\xa010⁻⁵', '0', '–')
@@ -42,10 +40,10 @@ def percent(value: float | int) -> str:
 
 
 def estimate(mean: float, low: float, high: float, write: str | Callable[[float], str]) -> str:
-    """The text "mean [low, high]" of a mean and its interval; `write` turns a number into text, or is its format.
+    """Return "mean [low, high]" of a mean and its interval; `write` turns a number into text, or is its format.
 
-    The text is the mean alone if the interval is NaN; "≥ mean" or "≤ mean" if one end of the interval is infinite; and
-    a dash if both ends are infinite or the mean is NaN.
+    Without the interval if that is NaN; "≥ mean" or "≤ mean" if one end of it is infinite; a dash if both ends are or
+    the mean is NaN.
 
     >>> estimate(-1.26, -2.0, 3.0, ".1f"), estimate(2.0, 1.0, np.inf, ".0f"), estimate(2.0, np.nan, np.nan, ".0f")
     ('−1.3 [−2.0, 3.0]', '≥ 2', '2')
@@ -65,12 +63,12 @@ def interval(low: float, high: float) -> str:
 
 
 def with_unit(value: float, unit: str) -> str:
-    """Return a number as text with its unit, before which there is a space if the unit has one; empty for NaN."""
+    """Return a number as text with its unit, such as "×" or " %"; empty for NaN."""
     return number(value) + typeset(unit) if pd.notna(value) else ""
 
 
 def measured(mean: float, low: float, high: float, unit: str = "") -> str:
-    """A number with its unit, followed by its interval in brackets; empty for NaN.
+    """Return a number as text with its unit, followed by its interval in brackets; empty for NaN.
 
     >>> measured(2.0, 1.0, 3.0, "×"), measured(2.0, np.nan, np.nan)
     ('2.00× [1.00, 3.00]', '2.00')
@@ -79,7 +77,7 @@ def measured(mean: float, low: float, high: float, unit: str = "") -> str:
 
 
 def duration(minutes: float) -> str:
-    """A time in seconds, minutes or hours, whichever a reader would choose; empty for NaN.
+    """Return minutes as text in seconds, minutes or hours, whichever a reader would choose; empty for NaN.
 
     >>> duration(1.5), duration(64.37), duration(150.2)
     ('90.0 s', '64 min', '2 h 30 min')
@@ -92,12 +90,16 @@ def duration(minutes: float) -> str:
     return f"{rounded} min" if rounded < 120 else f"{rounded // 60} h {rounded % 60:02d} min"
 
 
-def typeset(text: str) -> str:
-    """Return `text` with true minus signs, powers of ten and apostrophes; differences and per cents do not break.
+def typeset(text: str | float | None) -> str:
+    """Return `text` with true minus signs, powers of ten and apostrophes; empty for NaN or None.
+
+    Differences and per cents do not break over lines.
 
     >>> typeset("LayerNorm's share is -2.5 % [-3e-05, n - 1]")
     'LayerNorm’s share is −2.5\\xa0% [−3\\xa0×\\xa010⁻⁵, n\\xa0−\\xa01]'
     """
+    if pd.isna(text):
+        return ""
     text = re.sub(r"(?<![\w.])(\d+(?:\.\d+)?)e([+-]\d+)", lambda match: _power_of_ten(*match.groups()), text)
     text = text.replace("'", "’").replace(" %", "\u00a0%").replace(" - ", "\u00a0−\u00a0")
     return re.sub(r"(?<![\w-])-(?=\d)", "−", text)

@@ -1,4 +1,4 @@
-"""The claims with their measured numbers, comparisons and verdicts, as readable tables."""
+"""The claims with their measured numbers, comparisons and verdicts as readers see them."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
@@ -13,23 +13,23 @@ from layernorm_roles.evidence.tables.typography import MISSING, measured, typese
 SEEN = (Verdict.REPRODUCED, Verdict.CONFOUNDED, Verdict.HOLDS)
 """Verdicts by which an effect is there, beside which readers see if Holm's correction leaves it open."""
 
-
 NOT_RUN = "not run here"
-"""What readers see in place of "not tested" where a reproduction has no runs that the claim is about."""
+"""What readers see in place of "not tested" where a reproduction has no runs for a claim."""
 
 
 class Judged(NamedTuple):
-    """A claim and its row of table claims, with the columns that `on_common_scale` adds."""
+    """A claim with its row of table claims, and texts of its numbers; `row` has the columns of `on_common_scale`."""
 
     claim: Claim
     row: pd.Series
     kept: Optional["Judged"] = None
-    """The kept reproduction's verdict on the claim, if it has one and this reproduction leaves the claim open."""
+    """The kept reproduction's verdict on the claim, where it has one and this reproduction leaves the claim open."""
 
     @property
     def word(self) -> str:
-        """The claim's verdict in words, with NOT_RUN in place of "not tested" if there are no runs of it."""
-        return NOT_RUN if _not_run(self.row) else self.row.verdict
+        """The claim's verdict, with NOT_RUN in place of "not tested" if there are no runs for it."""
+        not_run = self.row.verdict == Verdict.NOT_TESTED and self.row.n_seeds == 0
+        return NOT_RUN if not_run else self.row.verdict
 
     @property
     def measured(self) -> str:
@@ -38,7 +38,7 @@ class Judged(NamedTuple):
 
     @property
     def control(self) -> str:
-        """The number of the claim's isolating comparison with unit and 95 % interval; empty without one."""
+        """The number of the claim's isolating comparison, with its unit and 95 % interval; empty without one."""
         return measured(*self.row[["control_measured", "control_low", "control_high"]], self.claim.unit)
 
     @property
@@ -61,10 +61,10 @@ class Judged(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """The claim's verdict, what else passes its test, and if the correction leaves its effect open."""
-        others, said = self.row.also_passed_by, [self.word]
-        if pd.notna(others):
-            said.append(f"{others} pass too")
+        """The claim's verdict, what else passes its test, p if the correction leaves it open, and the kept verdict."""
+        said = [self.word]
+        if pd.notna(self.row.also_passed_by):
+            said.append(f"{self.row.also_passed_by} pass too")
         if self.row.verdict in SEEN and self.row.p_holm > 1 - LEVEL:
             said.append(self.corrected)
         if self.kept:
@@ -72,26 +72,21 @@ class Judged(NamedTuple):
         return "; ".join(said)
 
 
-def judged(claims: pd.DataFrame) -> list[Judged]:
-    """Return the claims of the table claims with their rows, in the order of the report.
+def judged(claims: pd.DataFrame) -> dict[str, Judged]:
+    """Return the claims of the table `claims` with their rows by name, in the order of the report.
 
-    The table may have under "kept" in its attrs the rows of the kept reproduction's claims.csv, by claim.
+    Under "kept" in its attrs the table may have rows of the kept reproduction's claims.csv, by claim.
     """
     rows, kept = on_common_scale(claims).set_index("claim"), claims.attrs.get("kept", {})
-    there = [claim for claim in CLAIMS if claim.name in rows.index]
-    return [Judged(claim, rows.loc[claim.name], _kept(claim, rows.loc[claim.name], kept)) for claim in there]
+    there = [(claim, rows.loc[claim.name]) for claim in CLAIMS if claim.name in rows.index]
+    return {claim.name: Judged(claim, row, _kept(claim, row, kept.get(claim.name))) for claim, row in there}
 
 
-def _not_run(row: pd.Series) -> bool:
-    return bool(row.verdict == Verdict.NOT_TESTED and row.n_seeds == 0)
-
-
-def _kept(claim: Claim, row: pd.Series, kept: Mapping[str, Mapping[str, str]]) -> Judged | None:
-    of_claim = kept.get(claim.name)
-    if not of_claim or row.verdict != Verdict.NOT_TESTED or of_claim["verdict"] == Verdict.NOT_TESTED:
+def _kept(claim: Claim, row: pd.Series, kept: Mapping[str, str] | None) -> Judged | None:
+    if not kept or row.verdict != Verdict.NOT_TESTED or kept["verdict"] == Verdict.NOT_TESTED:
         return None
-    numbers = {name: float(of_claim[name] or "nan") for name in ("measured", "ci_low", "ci_high")}
-    return Judged(claim, pd.Series({"verdict": of_claim["verdict"], **numbers}))
+    numbers = {name: float(kept[name] or "nan") for name in ("measured", "ci_low", "ci_high")}
+    return Judged(claim, pd.Series({"verdict": kept["verdict"], **numbers}))
 
 
 def whole(value: float) -> str:
@@ -102,13 +97,10 @@ def whole(value: float) -> str:
 
 
 def claims(table: pd.DataFrame) -> Readable:
-    """All claims by name, from the table claims: what is measured, found and reported, the control, the verdict."""
-
-    def reported(judged: Judged) -> str:
-        return MISSING if pd.isna(judged.row.paper_value) else typeset(judged.row.paper_value)
+    """Return all claims of the table claims: what is measured, found and reported, the control, and the verdict."""
 
     def control(judged: Judged) -> str:
-        """What the isolating comparison is, with its number where it has one; it comes first among the controls."""
+        """The number of the isolating comparison if it has one, and what it is: the first of the claim's controls."""
         first, _, _ = judged.row.control.partition(";")
         return typeset(f"{judged.control} ({first})" if judged.control else first)
 
@@ -118,16 +110,16 @@ def claims(table: pd.DataFrame) -> Readable:
         "What is measured": lambda judged: typeset(judged.row.statistic),
         "Verdict": "{.verdict}",
         "Found, 95 % interval": lambda judged: judged.measured or MISSING,
-        "Reported": reported,
+        "Reported": lambda judged: typeset(judged.row.paper_value) or MISSING,
         "Control": control,
         "Runs": lambda judged: judged.runs or MISSING,
         "Effect over the reported one": lambda judged: judged.size or MISSING,
     }
-    return Readable(table.drop(columns="setting"), [grid(judged(table), cells, texts=7)])
+    return Readable(table.drop(columns="setting"), [grid(judged(table).values(), cells, texts=7)])
 
 
 def rows_of(table: pd.DataFrame, claim: str) -> list[pd.DataFrame]:
-    """Return the comparisons behind one claim as a grid of texts, from the table comparisons; empty without any."""
+    """Return the rows of the table comparisons that are behind a claim as a table of texts; no table without any."""
     rows = table[table.claim == claim].sort_values("number")
     return [grid(rows, _COMPARED, texts=len(_COMPARED))] if len(rows) else []
 
@@ -137,23 +129,19 @@ def _found(row: Any) -> str:
     return measured(row.estimate, row.ci_low, row.ci_high, unit) or MISSING
 
 
-def _text(value: Any) -> str:
-    return "" if pd.isna(value) else typeset(str(value))
-
-
 def _answer(row: Any) -> str:
-    """Whether what is asked of a comparison is met; nothing where nothing is asked, open where the runs cannot tell."""
+    """Return whether what is asked of a comparison is met, or that it is open; empty where nothing is asked."""
     if not row.asked:
         return ""
     return "open" if pd.isna(row.met) else "yes" if row.met else "no"
 
 
 _COMPARED = {
-    "comparison": lambda row: _text(row.comparison),
-    "of": lambda row: _text(row.statistic),
+    "comparison": lambda row: typeset(row.comparison),
+    "of": lambda row: typeset(row.statistic),
     "found": _found,
-    "asked": lambda row: _text(row.asked),
+    "asked": lambda row: typeset(row.asked),
     "met": _answer,
     "runs": lambda row: f"{row.n_runs:,.0f}" if row.n_runs > 1 else "",
 }
-"""What a reader sees of a row of the table comparisons."""
+"""How the cells of a row of the table comparisons are made, by their headings."""
