@@ -128,12 +128,14 @@ def test_a_killed_batch_resumes_to_the_same_bytes(text, tmp_path, settings, vari
     assert taken == [2 * last - kept[number - 1] for number in checkpoints]
 
 
-def test_a_foreign_or_damaged_checkpoint_is_named_and_not_used(text, tmp_path, capsys):
+def test_a_foreign_or_damaged_checkpoint_is_named_and_not_used(text, disjoint_text, tmp_path, capsys):
     short = changed(SMALL_GPT, steps=12)
     run, other = (run_of(text, each, "projection") for each in (short, changed(short, weight_decay=0.02)))
+    elsewhere = run_of(disjoint_text, short, "projection")
     whole, place = trained([run], tmp_path / "whole"), tmp_path / "checkpoint_0.safetensors"
     for killed, changes, said in (
         (other, {}, "checkpoint of another run (different: settings)"),
+        (elsewhere, {}, "checkpoint of another run (different: text)"),
         (run, {"code": "edited"}, "checkpoint of another run (different: code)"),
         (run, {"norm_code": {"projection": "edited"}}, "checkpoint of another run (different: code)"),
         (run, {}, "checkpoint_0.safetensors: damaged"),

@@ -51,7 +51,7 @@ def test_the_files_hold_two_of_three_documents_and_say_of_which_model_and_text(f
     drawn.clear()
     measure_files({"job": "pretrained/tiny", "model": "tiny", "settings": asked}, text.manifest, out)
     assert drawn == {Stream.RANDOM_DIRECTION.number: {1, 2}}, "a context's number seeds its direction"
-    identity = {"model": "tiny", "text": "made by hand"}
+    identity = {"model": "tiny", "text": text.content_hash()}
     tables = {name: store.read(path, name, identity) for name, path in out.items()}
     for name, table in tables.items():
         assert set(table.model) == {"tiny"} and set(table.context) == {1, 2}
