@@ -67,7 +67,7 @@ class Operator(NamedTuple):
 
     name: str
     function: Callable[..., Tensor]
-    """The function: it takes a floating-point tensor of each shape in `shapes`, then `others`, and returns a tensor."""
+    """Takes a floating-point tensor of each shape in `shapes`, then the other arguments, `others`; returns a tensor."""
     shapes: tuple[tuple[int, ...], ...]
     others: tuple[Tensor, ...] = ()
     """Arguments of the function after those of `shapes`, such as token ids; they are not differentiated."""

@@ -12,7 +12,7 @@ from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
 SEQUENCES = 2
-"""Number of sequences on which an operator is checked: few, because the check in float64 takes much memory."""
+"""Number of sequences on which an operator of the language models is checked: few, since float64 takes much memory."""
 
 
 def operators(settings: GPTSettings | BERTSettings, vocabulary: int) -> list[Operator]:

@@ -48,7 +48,8 @@ def shifts(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.D
     """Table `projection_shift` without its column model: how far attention moves when norms lose or get a projection.
 
     Every LayerNorm of the residual stream loses its projection, or every RMSNorm gets one. How far attention moves is
-    half the sum of absolute differences of weights, a mean over queries; column random_direction is the control.
+    half the sum of absolute differences of weights, a mean over queries. Column random_direction has the control, in
+    which the same is done along a random direction.
     `contexts` has token ids by the context's number. A model whose norms are unknown, or of both kinds, has no rows.
     """
     rows = []

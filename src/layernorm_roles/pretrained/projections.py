@@ -67,7 +67,7 @@ def projections(
 
 
 def _linear_maps(module: nn.Module, query_size: int, key_size: int) -> Iterator[list[tuple]]:
-    """Yield each reading of the weights of `module` as [(W_Q, b_Q), (W_K, b_K)]; a matrix has a row an output."""
+    """Yield each way to split the weights of `module` into [(W_Q, b_Q), (W_K, b_K)]; a matrix has a row an output."""
     for names in _NAMES:
         maps = [_linear_map(getattr(module, name, None)) for name in names]
         if None not in maps and [len(weight) for weight, _ in maps] == [query_size, key_size]:

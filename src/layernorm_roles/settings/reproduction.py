@@ -34,7 +34,7 @@ _IN_GPT = (*_BEFORE_ATTENTION, QUERY_KEY_VARIANT, MATCHED_VARIANT, NO_ATTENTION_
 
 
 class Use(NamedTuple):
-    """One mention of a variant of the norm in config.yaml, with what is needed to check it."""
+    """A place in config.yaml that names a variant, with the settings that the variant has to agree with."""
 
     key: str
     """The key in config.yaml that mentions the variant, such as "majority.d8.seeds"."""

@@ -64,7 +64,7 @@ def shares_below(ceilings: pd.DataFrame) -> pd.DataFrame:
 
 
 def quantiles(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """Return quantiles, over the (key, head) pairs of a layer, of the most attention that a query of a set can give.
+    """Return quantiles, over the (key, head) pairs of a layer, of the most attention that any query of a set can give.
 
     ceilings: table attention_ceilings. Columns model, queries, normalised, layer, quantile, ceiling (by upper bounds;
     mean over contexts), low, high (95 % interval over contexts; NaN for a single one).

@@ -28,7 +28,7 @@ from layernorm_roles.evidence.claims.quantities import BEFORE_TRAINING, Measured
 from layernorm_roles.variants import PAPER_PROJECTION
 
 MODULES = (projection, scaling, language_model, pretrained, documents)
-"""The modules of claims, in the order of the report; each has QUANTITIES, and a YAML file of claims beside it."""
+"""Modules of claims in the report's order, each with QUANTITIES, what is measured, and a YAML file of claims."""
 
 QUANTITIES = {name: quantity for module in MODULES for name, quantity in module.QUANTITIES.items()}
 """All measured quantities that the YAML entries of claims can compare, by name."""

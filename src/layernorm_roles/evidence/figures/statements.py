@@ -142,7 +142,7 @@ GUESSING = dict(label="guessing", color="black", ls=":", lw=1.0)
 
 
 def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame) -> Figure:
-    """Draw final losses of pre-norm and post-norm networks by learning rate; below, gradients and named positions.
+    """Draw final losses of pre-norm and post-norm networks by learning rate; below, gradients and probed positions.
 
     table: placement, of which runs that diverged are counted and not drawn. untrained: untrained_gradients, as
     geometric means without those that vanish or overflow; networks without LayerNorm have an axis of their own, since
