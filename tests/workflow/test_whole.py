@@ -46,7 +46,7 @@ def test_every_figure_table_and_verdict_is_there_and_intact(smoke):
     for name in expected:
         files.verify(smoke.results / name)
     claims = store.read(smoke.results / "parquet/claims.parquet", "claims")
-    assert claims.claim.tolist() == [claim.name for claim in CLAIMS]
+    assert claims.claim.tolist() == [claim.name for claim in CLAIMS] and {*claims.rule_fixed} == {"before"}
 
 
 def test_the_run_is_offline_prints_less_than_150_lines_and_ends_with_its_report(smoke):
