@@ -146,10 +146,12 @@ def test_ellipsoid_of_a_head(norm):
     d_model, d_head = 12, 4
     w_q, b_q = rng.standard_normal((d_head, d_model)), rng.standard_normal(d_head)
     gain, bias = 1 + 0.5 * rng.standard_normal(d_model), rng.standard_normal(d_model)
-    if norm == "layernorm":
-        queries = QueryEllipsoid.of_layernorm(w_q, b_q, gain, bias)
-    else:
-        queries, bias = QueryEllipsoid.of_rmsnorm(w_q, b_q, gain), 0
+    of_norm, given = getattr(QueryEllipsoid, f"of_{norm}"), (w_q, b_q, gain, bias)
+    if norm == "rmsnorm":
+        given, bias = given[:3], 0
+    queries, larger = of_norm(*given), of_norm(*given, scale=1.0)
+    np.testing.assert_allclose(larger.centre, np.sqrt(d_head) * queries.centre)
+    np.testing.assert_allclose(larger.axes, np.sqrt(d_head) * queries.axes)
 
     def query(stream):
         if norm == "layernorm":
@@ -174,10 +176,15 @@ def test_head_without_room_for_a_filled_ellipsoid():
     keys[0] = 0  # its best query is near the centre
     queries = QueryEllipsoid.of_layernorm(w_q, None, None, None)  # a norm without gain and bias
     assert not queries.filled and queries.axes.shape == (6, 5)
+    assert QueryEllipsoid.of_rmsnorm(
+        w_q[:5], None, None
+    ).filled  # a sphere has one dimension more without projection
     found, filled = ceilings(keys, queries), ceilings(keys, replace(queries, filled=True))
     found.verify(keys)
     np.testing.assert_allclose(in_the_ball(queries, found.query), 1, rtol=1e-9)
     np.testing.assert_allclose(np.diag(softmax(found.query @ keys.T)), found.lower, rtol=1e-9)
+    alone = ceilings(keys[:1], queries)  # which every query gives all
+    np.testing.assert_allclose(in_the_ball(queries, alone.query), 1, rtol=1e-9)
     np.testing.assert_array_equal(filled.upper, found.upper)
     assert (found.lower <= filled.upper).all() and found.lower[0] < 0.9 * filled.lower[0]
 
