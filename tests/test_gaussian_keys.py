@@ -32,6 +32,12 @@ def test_a_simplex_has_none(d):
         assert expected_unselectable(n, d) == expected_unselectable(n, d, causal=True) == 0
 
 
+@pytest.mark.parametrize("n,d", [(0, 3), (3, 0)])
+def test_no_keys_and_no_dimensions_are_refused(n, d):
+    with pytest.raises(ValueError, match=f"n = {n}, d = {d}"):
+        expected_unselectable(n, d)
+
+
 def test_on_a_line_the_last_key_is_inside_unless_it_is_the_first_or_last_in_order():
     """With the keys before it as rivals, key i is at an end with chance 2 / i: a harmonic sum."""
     for n in (2, 3, 10, 1000, 10**6, 10**9):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from layernorm_roles.selectability import QueryEllipsoid, as_matrix, ceilings, certify, expected_unselectable
+from layernorm_roles.selectability import QueryEllipsoid, as_matrix, ceilings, certify, certify_many
 
 
 @pytest.mark.parametrize("name", ["float64", "float32", "float16", "bfloat16"])
@@ -57,6 +57,7 @@ ELLIPSOIDS = [
     "call,arguments,message",
     [
         *((call, {"keys": keys}, message) for call in (certify, ceilings) for keys, message in REFUSED),
+        (certify_many, {"stack": ONES}, r"stack of keys has shape \(2, 2\): expected 3 dimensions"),
         (certify, {"keys": TINY, "bias": np.zeros(3)}, "bias has 3 entries: expected 2"),
         (certify, {"keys": TINY, "bias": [0.0, np.nan]}, r"bias has nan at \(1,\)"),
         (certify, {"keys": TINY, "bias": [0.0, 1e-310]}, "bias: column 0 has no entry above 1e-310"),
@@ -65,8 +66,6 @@ ELLIPSOIDS = [
         *((QueryEllipsoid.of_layernorm, {"bias": None} | HEAD | spoilt, says) for spoilt, says in OF_A_HEAD),
         *((QueryEllipsoid.of_rmsnorm, HEAD | spoilt, says) for spoilt, says in OF_A_HEAD),
         *((ceilings, {"keys": ONES, "queries": queries}, says) for queries, says in ELLIPSOIDS),
-        (expected_unselectable, {"n": 0, "d": 3}, "n = 0, d = 3"),
-        (expected_unselectable, {"n": 3, "d": 0}, "n = 3, d = 0"),
     ],
 )
 def test_what_is_refused_by_which_sentence(call, arguments, message):

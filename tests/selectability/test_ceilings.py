@@ -3,6 +3,7 @@
 import doctest
 import sys
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -55,6 +56,24 @@ def test_bounds_enclose_thirty_digits(n, d):
     for i in inside:
         ceiling = second.to_thirty_digits(keys, i, found.query[i])
         assert float(found.lower[i]) < ceiling < float(found.upper[i])
+
+
+@pytest.mark.parametrize("queries", [None, QueryEllipsoid(4 * gaussian(1, 8)[0], np.zeros((8, 8)))])
+def test_bounds_allow_for_the_rounding_of_attention(queries):
+    """To thirty digits the stored query gives a key no less than `lower`, and no more than `upper` if it is alone."""
+    keys = 3 * gaussian(40, 8) + 5
+    found = checked(keys, queries)
+    exact = second.attention(keys, found.query)
+    assert all(lower <= share for lower, share in zip(found.lower.tolist(), exact, strict=True))
+    assert queries is None or all(
+        share <= upper for upper, share in zip(found.upper.tolist(), exact, strict=True)
+    )
+
+
+@pytest.mark.parametrize("d", range(1, 12))
+def test_the_middle_of_a_cross_gets_an_equal_share_at_most(d):
+    found = checked(np.r_[np.eye(d), -np.eye(d), np.zeros((1, d))])
+    assert Fraction(found.lower[-1]) <= Fraction(1, 2 * d + 1) <= Fraction(found.upper[-1])
 
 
 @pytest.mark.parametrize("n,d", [(300, 2), (400, 6), (256, 32)])

@@ -112,7 +112,8 @@ def test_the_size_of_blocks_leaves_the_verdicts(kind, monkeypatch):
     keys, options = BLOCKS[kind]
     expected = certify(keys, **options)
     for block in (1, 100):
-        monkeypatch.setattr("layernorm_roles.selectability.arrays._BLOCK", block)
+        for name in ("arrays._BLOCK", "leads._SCORES"):
+            monkeypatch.setattr(f"layernorm_roles.selectability.{name}", block)
         certificates = certify(keys, **options)
         np.testing.assert_array_equal(certificates.verdict, expected.verdict)
         found = certificates.verify(keys, options.get("bias"))
@@ -263,6 +264,7 @@ def test_the_verdict_on_the_last_key_is_known(keys, bias, expected):
     certificates = checked(keys, bias)
     assert certificates.verdict[-1] == expected
     assert bool(np.any(certificates.query(len(keys) - 1))) == (expected == "selectable")
+    assert (certificates.combination(len(keys) - 1) is not None) == (expected == "unselectable")
     if bias is None:
         assert certify(keys, causal=True).verdict[-1] == expected
 

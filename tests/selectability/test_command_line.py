@@ -33,7 +33,7 @@ def files(tmp_path, monkeypatch):
     pd.DataFrame({"token": ["a"] * 50, "vector": list(KEYS)}).to_parquet("words.parquet")
     exact = pd.DataFrame(KEYS.astype(float))
     exact.to_csv("plain.csv", index=False, header=False)
-    named = exact.to_csv(index=False, header=["2019", "y", "z, quoted"]).encode()
+    named = exact.to_csv(index=False, header=["2019", "y", "z,\nquoted"]).encode()
     (tmp_path / "windows.csv").write_bytes(b"\xef\xbb\xbf\r\n" + named.replace(b"\n", b"\r\n"))
     (tmp_path / "folder.csv").mkdir()
     chosen = pd.DataFrame(np.repeat(KEYS, 2, axis=0), columns=["x", "y", "z"])
@@ -79,7 +79,7 @@ def last_error(capsys):
         ("float16.safetensors", ["--tensor", "keys"], " (tensor keys, float16)"),
         ("model.safetensors.index.json", ["--tensor", "keys"], " (tensor keys, float32)"),
         ("plain.csv", [], " (numbers from line 1 on)"),
-        ("windows.csv", ["--header"], " (line 2 names the columns)"),
+        ("windows.csv", ["--header"], " (line 3 names the columns)"),
     ],
 )
 def test_verdicts_of_a_file(files, name, options, taken, capsys):
@@ -151,6 +151,8 @@ REFUSED = [
     ("none.safetensors", b"\x02" + bytes(7) + b"{}", [], "holds no tensor: expected at least"),
     ("k.safetensors", torch.tensor(LARGE)[:, None], [], "9007199254740993 at (1, 0)"),
     ("k.safetensors", torch.zeros(4, 2).to(torch.float8_e4m3fn), [], "F8_E4M3: expected real numbers"),
+    ("k.safetensors", torch.zeros(0, 3, dtype=torch.bfloat16), [], "keys is empty: shape (0, 3)"),
+    ("two.safetensors", None, ["--tensor", "b", "--rows", "0:1"], "expected at least one of the rows 0:0"),
     ("two.safetensors", None, [], "choose one with --tensor: keys, b"),
     (MODEL, None, [], "holds 61 tensors; choose one with --tensor: keys, layer.0, "),
     (MODEL, None, ["--tensor", "layer.60"], "no tensor 'layer.60': it has layer.6"),

@@ -144,6 +144,14 @@ def test_the_number_of_cores_is_what_was_said_if_that_is_a_number_of_cores(said,
     assert cores() == expected
 
 
+@pytest.mark.parametrize("counted,expected", [(9, 9), (None, 1)])
+def test_all_cores_are_used_where_the_system_keeps_no_process_to_some(counted, expected, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: counted)
+    assert cores() == expected
+
+
 def test_results_come_in_the_order_of_their_items(monkeypatch):
     """The first item is finished last."""
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
