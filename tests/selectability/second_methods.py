@@ -76,3 +76,10 @@ def to_thirty_digits(keys, i, query):
 
         root = mpmath.findroot(gradient, tuple(float(value) for value in query), tol=1e-60)
         return 1 / sum(powers(list(root)))
+
+
+def attention(keys, queries):
+    """The attention that each query gives the key of the same number, to thirty digits."""
+    with mpmath.workdps(30):
+        rows = [[mpmath.exp(mpmath.fdot(map(float, q), map(float, k))) for k in keys] for q in queries]
+        return [row[i] / sum(row) for i, row in enumerate(rows)]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from layernorm_roles.selectability import QueryEllipsoid, as_matrix, ceilings, certify, expected_unselectable
+from layernorm_roles.selectability import QueryEllipsoid, as_matrix, ceilings, certify, certify_many
 
 
 @pytest.mark.parametrize("name", ["float64", "float32", "float16", "bfloat16"])
@@ -31,9 +31,9 @@ REFUSED = [
     (np.array([["a"]]), "keys has dtype <U1: expected real numbers"),
     (ONES.astype(complex), "keys has dtype complex128"),
     (ONES > 0, "keys has dtype bool"),
-    (np.array([[2**53 + 1], [2**53]]), r"9007199254740993 at \(0, 0\)"),
+    (np.array([[2**53], [2**53 + 1]]), r"9007199254740993 at \(1, 0\)"),
     (np.array([[2**64 - 1]], np.uint64), "expected integers up to"),
-    (np.array([[-(2**53) - 1], [2**53]]), r"-9007199254740993 at \(0, 0\)"),
+    (np.array([[-(2**53)], [-(2**53) - 1]]), r"-9007199254740993 at \(1, 0\)"),
     (np.array([[1.0, 1e-310], [1.0, 0.0]]), "column 1 has no entry above 1e-310"),
     (np.array([[1, 2], [3, np.longdouble(1) / 3]], np.longdouble), r"0\.3333\d+ at \(1, 1\) in float128"),
     (np.ma.masked_array(ONES, [[False, False], [True, False]]), r"keys is masked at \(1, 0\)"),
@@ -47,20 +47,25 @@ OF_A_HEAD = [
     ({"gain": np.full(8, np.inf)}, r"gain has inf at \(0,\)"),
     ({"w_q": torch.ones(4, 8, dtype=torch.bfloat16)}, r"as_matrix\(w_q\)"),
 ]
+ELLIPSOIDS = [
+    (QueryEllipsoid(np.zeros(3), np.eye(3)), r"a centre of shape \(3,\) and axes of shape \(3, 3\)"),
+    (QueryEllipsoid(np.zeros(2), np.full((2, 2), np.nan)), r"axes has nan at \(0, 0\)"),
+]
 
 
 @pytest.mark.parametrize(
     "call,arguments,message",
     [
         *((call, {"keys": keys}, message) for call in (certify, ceilings) for keys, message in REFUSED),
+        (certify_many, {"stack": ONES}, r"stack of keys has shape \(2, 2\): expected 3 dimensions"),
         (certify, {"keys": TINY, "bias": np.zeros(3)}, "bias has 3 entries: expected 2"),
         (certify, {"keys": TINY, "bias": [0.0, np.nan]}, r"bias has nan at \(1,\)"),
-        (certify, {"keys": TINY, "bias": [0.0, 1e300]}, "1e[+]300, and a column of the keys nothing above"),
+        (certify, {"keys": TINY, "bias": [0.0, 1e-310]}, "bias: column 0 has no entry above 1e-310"),
+        (certify, {"keys": TINY, "bias": [0.0, 1e250]}, "1e[+]250, and a column of the keys nothing above"),
         (certify, {"keys": TINY, "bias": np.zeros(2), "causal": True}, "causal = True with a bias"),
         *((QueryEllipsoid.of_layernorm, {"bias": None} | HEAD | spoilt, says) for spoilt, says in OF_A_HEAD),
         *((QueryEllipsoid.of_rmsnorm, HEAD | spoilt, says) for spoilt, says in OF_A_HEAD),
-        (expected_unselectable, {"n": 0, "d": 3}, "n = 0, d = 3"),
-        (expected_unselectable, {"n": 3, "d": 0}, "n = 3, d = 0"),
+        *((ceilings, {"keys": ONES, "queries": queries}, says) for queries, says in ELLIPSOIDS),
     ],
 )
 def test_what_is_refused_by_which_sentence(call, arguments, message):

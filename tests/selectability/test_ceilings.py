@@ -3,6 +3,7 @@
 import doctest
 import sys
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -55,6 +56,24 @@ def test_bounds_enclose_thirty_digits(n, d):
     for i in inside:
         ceiling = second.to_thirty_digits(keys, i, found.query[i])
         assert float(found.lower[i]) < ceiling < float(found.upper[i])
+
+
+@pytest.mark.parametrize("queries", [None, QueryEllipsoid(4 * gaussian(1, 8)[0], np.zeros((8, 8)))])
+def test_bounds_allow_for_the_rounding_of_attention(queries):
+    """To thirty digits the stored query gives a key no less than `lower`, and no more than `upper` if it is alone."""
+    keys = 3 * gaussian(40, 8) + 5
+    found = checked(keys, queries)
+    exact = second.attention(keys, found.query)
+    assert all(lower <= share for lower, share in zip(found.lower.tolist(), exact, strict=True))
+    assert queries is None or all(
+        share <= upper for upper, share in zip(found.upper.tolist(), exact, strict=True)
+    )
+
+
+@pytest.mark.parametrize("d", range(1, 12))
+def test_the_middle_of_a_cross_gets_an_equal_share_at_most(d):
+    found = checked(np.r_[np.eye(d), -np.eye(d), np.zeros((1, d))])
+    assert Fraction(found.lower[-1]) <= Fraction(1, 2 * d + 1) <= Fraction(found.upper[-1])
 
 
 @pytest.mark.parametrize("n,d", [(300, 2), (400, 6), (256, 32)])
@@ -146,10 +165,12 @@ def test_ellipsoid_of_a_head(norm):
     d_model, d_head = 12, 4
     w_q, b_q = rng.standard_normal((d_head, d_model)), rng.standard_normal(d_head)
     gain, bias = 1 + 0.5 * rng.standard_normal(d_model), rng.standard_normal(d_model)
-    if norm == "layernorm":
-        queries = QueryEllipsoid.of_layernorm(w_q, b_q, gain, bias)
-    else:
-        queries, bias = QueryEllipsoid.of_rmsnorm(w_q, b_q, gain), 0
+    of_norm, given = getattr(QueryEllipsoid, f"of_{norm}"), (w_q, b_q, gain, bias)
+    if norm == "rmsnorm":
+        given, bias = given[:3], 0
+    queries, larger = of_norm(*given), of_norm(*given, scale=1.0)
+    np.testing.assert_allclose(larger.centre, np.sqrt(d_head) * queries.centre)
+    np.testing.assert_allclose(larger.axes, np.sqrt(d_head) * queries.axes)
 
     def query(stream):
         if norm == "layernorm":
@@ -174,10 +195,15 @@ def test_head_without_room_for_a_filled_ellipsoid():
     keys[0] = 0  # its best query is near the centre
     queries = QueryEllipsoid.of_layernorm(w_q, None, None, None)  # a norm without gain and bias
     assert not queries.filled and queries.axes.shape == (6, 5)
+    assert QueryEllipsoid.of_rmsnorm(
+        w_q[:5], None, None
+    ).filled  # a sphere has one dimension more without projection
     found, filled = ceilings(keys, queries), ceilings(keys, replace(queries, filled=True))
     found.verify(keys)
     np.testing.assert_allclose(in_the_ball(queries, found.query), 1, rtol=1e-9)
     np.testing.assert_allclose(np.diag(softmax(found.query @ keys.T)), found.lower, rtol=1e-9)
+    alone = ceilings(keys[:1], queries)  # which every query gives all
+    np.testing.assert_allclose(in_the_ball(queries, alone.query), 1, rtol=1e-9)
     np.testing.assert_array_equal(filled.upper, found.upper)
     assert (found.lower <= filled.upper).all() and found.lower[0] < 0.9 * filled.lower[0]
 

@@ -7,7 +7,7 @@ import pytest
 import second_methods as second
 
 from layernorm_roles.heads.keys import CertifiedKeys
-from layernorm_roles.selectability import Certificates, certify, certify_many
+from layernorm_roles.selectability import Certificates, certify, certify_many, expected_unselectable, search
 from layernorm_roles.selectability.certificates import evaluate
 
 
@@ -44,22 +44,55 @@ def checked(keys, bias=None, flat=False) -> Certificates:
     return certificates
 
 
-def test_a_residual_is_the_largest_of_the_columns_each_in_its_own_unit():
-    keys = np.array([[[0.5, 1.7], [2.0, 0.0], [0.0, 4.0], [0.0, 0.0]]])
-    support, weights = np.array([[[1, 2, 3]] * 4]), np.array([[[0.3, 0.4, 0.3]] + [[0.0] * 3] * 3])
-    _, residual = evaluate(keys, None, np.zeros_like(keys), support, weights, causal=False)
-    assert residual[0, 0] == pytest.approx(max(0.1 / 2, 0.1 / 4)) and np.isnan(residual[0, 1:]).all()
+@pytest.mark.parametrize(
+    ("bias", "margin", "residual"),
+    [
+        (None, -0.65 / 4, max(0.1 / 2, 0.1 / 4)),
+        ([1.0, -3.0, 2.0, 0.5], -1.65 / (4 + 3), (1 - 0.05) / 3),
+        ([-1.0, -3.0, 2.0, 0.5], -3.65 / (4 + 3), 0.1 / 2),  # a mean may have a higher bias
+    ],
+)
+def test_a_margin_and_a_residual_are_in_the_units_of_the_columns_of_a_matrix(bias, margin, residual):
+    keys, larger = np.array([[0.5, -1.7], [2.0, 0.0], [0.0, -4.0], [0.0, 0.0]]), np.array([1.0, 8.0])
+    bias = None if bias is None else larger[:, None] * np.array(bias)
+    queries, support, weights = np.zeros((2, 4, 2)), np.full((2, 4, 3), [1, 2, 3]), np.zeros((2, 4, 3))
+    queries[:, 0], weights[:, 0] = [1, -0.5], [0.3, 0.4, 0.3]
+    found = evaluate(larger[:, None, None] * keys, bias, queries, support, weights, causal=False)
+    for number, expected in zip(found, (margin, residual), strict=True):
+        np.testing.assert_allclose(number, [[expected, np.nan, np.nan, np.nan]] * 2, rtol=1e-12)
 
 
 @pytest.mark.parametrize("n,d", [(30, 2), (1000, 3), (300, 4), (200, 6)])
 def test_qhull(n, d):
     """Also just inside a sphere, where hulls have many thin corners, and keys barely below them."""
     for keys in (gaussian(n, d), stream_like(n, d)):
-        second.assert_agree(checked(keys).verdict, second.qhull(keys))
+        expected = np.where(second.qhull(keys), "unselectable", "selectable")
+        np.testing.assert_array_equal(checked(keys).verdict, expected)
     keys = layer_norm(gaussian(n, d + 1), eps=1e-5)
     verdict = checked(keys, flat=True).verdict
     assert (verdict == "borderline").sum() < 10
     second.assert_agree(verdict, second.qhull(keys @ np.linalg.svd(keys)[2][:d].T))
+
+
+@pytest.mark.parametrize("kind", ["plain", "biased", "causal"])
+def test_rational_arithmetic_on_a_lattice(kind):
+    """Keys on faces and edges, and equal ones, with biases that tie: hardly any is left undecided."""
+    for d, n in ((1, 8), (2, 30), (3, 60)):
+        points = np.random.default_rng(d).integers(-2, 3, (n, d + 1)).astype(float)
+        keys, bias = (points[:, :d], points[:, d]) if kind == "biased" else (points, None)
+        found = certify(keys, bias, causal=kind == "causal")
+        inside = second.rational(points, biased=kind == "biased", causal=kind == "causal")
+        second.assert_agree(found.verdict, inside)
+        assert found.counts()["borderline"] <= (kind == "biased")
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("n", "d"), [(40, 2), (60, 5)])
+def test_as_many_gaussian_keys_are_unselectable_as_expected(n, d, causal):
+    keys = np.random.default_rng([3, n, d]).standard_normal((60, n, d))
+    unselectable = certify_many(keys, causal=causal).count("unselectable")
+    error = unselectable.std(ddof=1) / np.sqrt(len(keys))
+    assert abs(unselectable.mean() - expected_unselectable(n, d, causal)) < 4 * error
 
 
 BLOCKS = {
@@ -79,7 +112,8 @@ def test_the_size_of_blocks_leaves_the_verdicts(kind, monkeypatch):
     keys, options = BLOCKS[kind]
     expected = certify(keys, **options)
     for block in (1, 100):
-        monkeypatch.setattr("layernorm_roles.selectability.arrays._BLOCK", block)
+        for name in ("arrays._BLOCK", "leads._SCORES"):
+            monkeypatch.setattr(f"layernorm_roles.selectability.{name}", block)
         certificates = certify(keys, **options)
         np.testing.assert_array_equal(certificates.verdict, expected.verdict)
         found = certificates.verify(keys, options.get("bias"))
@@ -95,6 +129,21 @@ def test_queries_of_float32_keys_are_float32_where_that_loses_no_verdict():
         assert certificates.query(3).dtype == np.float64
         assert (abs(certificates.margin - certificates.tolerance) < 2.0**-22).any() == (kept == np.float64)
     assert checked(gaussian(20, 3).astype(np.float32) * np.float32(2**-70)).queries.dtype == np.float64
+
+
+def test_guesses_spare_most_keys_a_search(monkeypatch):
+    """Without reflections one key in fifteen is left, with a bias or without."""
+    left, find = [], search.find_certificates
+
+    def counted(problem, proofs):
+        left.append(int((proofs.state == search.OPEN).sum()))
+        find(problem, proofs)
+
+    monkeypatch.setattr(search, "find_certificates", counted)
+    keys = gaussian(400, 64) * np.random.default_rng(0).lognormal(sigma=0.5, size=(400, 1))
+    certify(keys)
+    certify(keys, gaussian(400, 1)[:, 0])
+    assert 0 < left[0] < 8 and left[1] < 22, left
 
 
 CAUSAL = {
@@ -178,6 +227,11 @@ MANY = np.r_[np.eye(18), -np.eye(18), np.zeros((1, 18))]
 FALLING = np.tile(np.linspace(1, -1, 18), 2)
 
 
+def edge(d):
+    """The corners of a simplex in d dimensions, and last the middle between two of them."""
+    return np.r_[np.eye(d), np.zeros((1, d)), np.eye(d)[:1] / 2 + np.eye(d)[1:2] / 2]
+
+
 @pytest.mark.parametrize(
     "keys,bias,expected",
     [
@@ -185,14 +239,24 @@ FALLING = np.tile(np.linspace(1, -1, 18), 2)
         ([[1.0], [1.0]], [0.0, 1.0], "selectable"),
         (CROSS, np.arange(5) == 4, "selectable"),
         ([[3e100, 0.0], [-3e100, 0.0], [0.0, 0.0]], [0.0, 0.0, 1e-100], "selectable"),
+        # No bias at all; a constant one; one that the keys explain but for what rounding could be.
+        (CROSS, np.zeros(5), "unselectable"),
+        (MANY, np.ones(37), "unselectable"),
+        (MANY, np.r_[FALLING[:18], -FALLING[:18], 1e-14], "borderline"),
         # The tolerance raises its bias above the mean of the two keys whose bias is highest, or hardly does.
         (MANY, np.r_[FALLING, 1 - 5e-10], "borderline"),
         (MANY, np.r_[FALLING, 1 - 1e-7], "unselectable"),
         # However near the mean: to move it by the tolerance means to multiply a distance that hardly is one.
         *((np.r_[CROSS[:4], [[near, 0.0]]], None, "unselectable") for near in (0.0, 1e-320, 1e-60)),
-        # A neighbour nearer than the tolerance.
+        # On an edge, in as many dimensions (a bias is one) as rational arithmetic is asked about, or more.
+        (edge(16), None, "unselectable"),
+        (edge(17), None, "borderline"),
+        (edge(15), np.zeros(17), "unselectable"),
+        (edge(16), np.zeros(18), "borderline"),
+        # A neighbour nearer than the tolerance, or hardly further.
         (np.array([[0, 0], [1, 0], [0, 1], [1 + 2e-7, -4e-7]], np.float32), None, "borderline"),
-        (np.array([[0, 0], [1, 0], [0, 1], [1 + 1e-11, -2e-11]]), None, "borderline"),
+        (np.array([[0, 0], [1, 0], [0, 1], [1 + 4e-10, -8e-10]]), None, "borderline"),
+        (np.array([[0, 0], [1, 0], [0, 1], [1 + 6e-10, -12e-10]]), None, "selectable"),
     ],
 )
 def test_the_verdict_on_the_last_key_is_known(keys, bias, expected):
@@ -200,6 +264,7 @@ def test_the_verdict_on_the_last_key_is_known(keys, bias, expected):
     certificates = checked(keys, bias)
     assert certificates.verdict[-1] == expected
     assert bool(np.any(certificates.query(len(keys) - 1))) == (expected == "selectable")
+    assert (certificates.combination(len(keys) - 1) is not None) == (expected == "unselectable")
     if bias is None:
         assert certify(keys, causal=True).verdict[-1] == expected
 
@@ -226,18 +291,19 @@ def test_the_order_of_bytes_makes_no_difference(dtype):
     np.testing.assert_array_equal(other.queries, native.queries)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_a_stack_is_its_matrices(causal):
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"flat": True}])
+def test_a_stack_is_its_matrices(options):
     """A neighbour of another size changes no digit. Of the last, with 17 dimensions, simplices alone prove."""
     small = [gaussian(20, 4), layer_norm(gaussian(20, 4)), np.repeat(gaussian(10, 4), 2, axis=0)]
     large = [np.r_[gaussian(90, 17, seed), gaussian(10, 17, seed) / 99] for seed in range(2)]
+    large = [np.c_[np.ones(100), keys] for keys in large]  # a constant column is no dimension
     beside = [small[0], small[0] * 2.0**600]
     for matrices in (small, small[1:] + small[:1], beside, large):
         stack = np.stack(matrices)
-        many = certify_many(stack, causal=causal)
+        many = certify_many(stack, **options)
         margin, residual = many.verify(stack)
         assert margin.shape == residual.shape == stack.shape[:2]
-        alone = [certify(keys, causal=causal) for keys in matrices]
+        alone = [certify(keys, **options) for keys in matrices]
         np.testing.assert_array_equal(many.verdict, [one.verdict for one in alone])
         if matrices is beside:
             np.testing.assert_array_equal(many.queries[0], alone[0].queries)
@@ -266,9 +332,17 @@ def test_verify_refuses_other_keys_and_queries():
         (keys[::-1], "does not hold"),
         (keys - 2 * keys.mean(axis=0) + gaussian(60, 3, 1) / 10, "does not hold"),
         (keys[:10], "10 rows of size 3: these certificates are for 60 rows"),
+        (keys[:, :2], "60 rows of size 2: these certificates are for 60 rows of size 3"),
     ):
         with pytest.raises(ValueError, match=says):
             certificates.verify(others)
+    with pytest.raises(ValueError, match=r"row \d+ of matrix 1 does not hold"):
+        certify_many(np.stack([keys, keys])).verify(np.stack([keys, keys[::-1]]))
+    # A margin has to exceed the tolerance, which a residual may reach.
+    smallest = certificates.margin[certificates.verdict == "selectable"].min()
+    with pytest.raises(ValueError, match="does not hold: selectable"):
+        replace(certificates, tolerance=smallest).verify(keys)
+    replace(certificates, tolerance=np.nanmax(certificates.residual)).verify(keys)
     indices, weights = certificates.combination(inner)
     np.testing.assert_allclose(weights @ keys[indices], keys[inner], atol=1e-14)
     assert certificates.query(inner) is None

@@ -33,7 +33,7 @@ def files(tmp_path, monkeypatch):
     pd.DataFrame({"token": ["a"] * 50, "vector": list(KEYS)}).to_parquet("words.parquet")
     exact = pd.DataFrame(KEYS.astype(float))
     exact.to_csv("plain.csv", index=False, header=False)
-    named = exact.to_csv(index=False, header=["2019", "y", "z, quoted"]).encode()
+    named = exact.to_csv(index=False, header=["2019", "y", "z,\nquoted"]).encode()
     (tmp_path / "windows.csv").write_bytes(b"\xef\xbb\xbf\r\n" + named.replace(b"\n", b"\r\n"))
     (tmp_path / "folder.csv").mkdir()
     chosen = pd.DataFrame(np.repeat(KEYS, 2, axis=0), columns=["x", "y", "z"])
@@ -45,7 +45,7 @@ def files(tmp_path, monkeypatch):
     keys, before = torch.tensor(KEYS), torch.zeros(7)  # so that the keys do not begin where the tensors do
     for name, dtype in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
         save_file({"a": before, "keys": keys.to(dtype)}, f"{name}.safetensors")
-    save_file({"keys": keys, "other": keys[:5].clone()}, "two.safetensors")
+    save_file({"keys": keys, "b": torch.tensor(1.0)}, "two.safetensors")
     save_file({"keys": keys.clone()}, "model-00002-of-00002.safetensors")
     shards = {f"layer.{k}": "model-00001-of-00002.safetensors" for k in range(60)}
     index = {"metadata": {}, "weight_map": shards | {"keys": "model-00002-of-00002.safetensors"}}
@@ -79,12 +79,14 @@ def last_error(capsys):
         ("float16.safetensors", ["--tensor", "keys"], " (tensor keys, float16)"),
         ("model.safetensors.index.json", ["--tensor", "keys"], " (tensor keys, float32)"),
         ("plain.csv", [], " (numbers from line 1 on)"),
-        ("windows.csv", ["--header"], " (line 2 names the columns)"),
+        ("windows.csv", ["--header"], " (line 3 names the columns)"),
     ],
 )
 def test_verdicts_of_a_file(files, name, options, taken, capsys):
     """Every digit of a text is read, and every number of half precision is taken exactly."""
+    on_interrupt = signal.getsignal(signal.SIGINT)
     assert main([name, *options, "--out", "verdicts.parquet"]) == 0
+    assert signal.getsignal(signal.SIGINT) is on_interrupt
     dtype = {"bfloat16.safetensors": torch.bfloat16, "float16.safetensors": torch.float16}.get(
         name, torch.float32
     )
@@ -101,6 +103,16 @@ def test_verdicts_of_a_file(files, name, options, taken, capsys):
     inside = np.flatnonzero(expected.verdict == "unselectable")
     first = ", ".join(map(str, inside[:20]))
     assert f"unselectable rows, from 0: {first} and {len(inside) - 20} more\n" in printed
+    for verdict, number in expected.counts().items():
+        assert re.search(rf"{verdict} +{number} +{2 * number}\.00%\n", printed)
+    weakest = np.nanmin(expected.margin[expected.verdict == "selectable"]), np.max(expected.residual[inside])
+    assert f"margin {weakest[0]:.3g} (" in printed and f"residual {weakest[1]:.3g}\n" in printed
+
+
+def test_a_table_of_text_may_have_one_column_or_one_row_and_large_fractions(files, capsys):
+    for text, size in ((b"0.5\n1e300\n", "2 keys, d = 1"), (b"1,2\n", "1 keys, d = 2")):
+        (files / "a.csv").write_bytes(text)
+        assert main(["a.csv"]) == 0 and size in capsys.readouterr().out
 
 
 LARGE = np.array([2**53, 2**53 + 1, 0, 5])
@@ -127,6 +139,7 @@ REFUSED = [
     ("text.parquet", b"not a table", [], "no Parquet table"),
     ("lists.parquet", None, [], "lists (vector) beside columns of numbers (token): choose one with --tensor"),
     ("lists.parquet", None, ["--tensor", "values"], "no column 'values': it has token, vector"),
+    ("a.parquet", {"v": [[1.0]], "w": [[2.0]]}, [], "holds 2 list columns; choose one with --tensor: v, w"),
     ("a.parquet", {"v": [[1.0], [1.0, 2.0]]}, [], "lengths [1, 2]"),
     ("a.parquet", {"v": [[1.0], [None]]}, [], "column 'v' has no numbers, or nulls among them"),
     ("a.parquet", {"x": [1.0, None]}, [], "there are nulls"),
@@ -138,7 +151,9 @@ REFUSED = [
     ("none.safetensors", b"\x02" + bytes(7) + b"{}", [], "holds no tensor: expected at least"),
     ("k.safetensors", torch.tensor(LARGE)[:, None], [], "9007199254740993 at (1, 0)"),
     ("k.safetensors", torch.zeros(4, 2).to(torch.float8_e4m3fn), [], "F8_E4M3: expected real numbers"),
-    ("two.safetensors", None, [], "choose one with --tensor: keys, other"),
+    ("k.safetensors", torch.zeros(0, 3, dtype=torch.bfloat16), [], "keys is empty: shape (0, 3)"),
+    ("two.safetensors", None, ["--tensor", "b", "--rows", "0:1"], "expected at least one of the rows 0:0"),
+    ("two.safetensors", None, [], "choose one with --tensor: keys, b"),
     (MODEL, None, [], "holds 61 tensors; choose one with --tensor: keys, layer.0, "),
     (MODEL, None, ["--tensor", "layer.60"], "no tensor 'layer.60': it has layer.6"),
     (MODEL, None, ["--tensor", "layer.3"], "which is not beside the index"),
@@ -163,6 +178,7 @@ REFUSED = [
     ("keys.npy", None, ["--bias-tensor", "b"], "--bias-tensor without --bias"),
     ("keys.npy", None, ["--rows", "5"], "'5': expected FIRST:STOP, such as 0:5000"),
     ("keys.npy", None, ["--rows", "0:51"], "--rows 0:51: expected at least one of the rows 0:50"),
+    ("keys.npy", None, ["--rows", "3:3"], "--rows 3:3: expected at least one of the rows 0:50"),
     ("keys.npy", None, ["--header"], "--header: expected only with a .csv file"),
     ("absent.npy", None, ["--out", "v.txt"], "ending '.txt': expected one of .parquet, .csv"),
     ("absent.npy", None, ["--out", "folder.csv"], "is a folder"),
@@ -189,6 +205,32 @@ def test_what_may_be_no_matrix_is_refused_in_one_line(files, name, content, opti
     assert main([name, *options]) == 2
     error = last_error(capsys)
     assert message in error and error.rstrip("\n").isprintable()
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [(MemoryError(), 2, "keys.npy: too large for the memory\n"), (KeyboardInterrupt(), 130, "")],
+)
+def test_a_full_memory_and_an_interrupt_end_in_a_status(files, error, status, line, capsys, monkeypatch):
+    def load(*_):
+        raise error
+
+    monkeypatch.setattr(command_line, "load", load)
+    assert main(["keys.npy"]) == status
+    assert capsys.readouterr().err.removeprefix("certify-keys: ") == line
+
+
+def test_verdicts_are_written_before_anything_is_printed(files, monkeypatch):
+    def nobody_reads(*_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(command_line, "summary", nobody_reads)
+    assert main(["keys.npy", "--out", "v.parquet"]) == 2 and len(verdicts_in("v.parquet")[0]) == 50
+
+
+def test_a_certificate_that_does_not_hold_is_not_called_verified(files, capsys, monkeypatch):
+    monkeypatch.setattr(command_line, "certify", lambda keys, *options: certify(keys[::-1], *options))
+    assert main(["keys.npy"]) == 2 and "does not hold" in last_error(capsys)
 
 
 def test_verdicts_are_written_under_a_name_that_is_no_utf8(files):
@@ -225,16 +267,20 @@ def test_a_failure_leaves_an_earlier_output_as_it_was_and_nothing_beside_it(file
 
 
 def test_a_file_of_the_project_is_checked_and_may_be_replaced(files, capsys):
-    """By one without a checksum: that of the old file would call the new one damaged."""
+    """By one without a checksum: that of the old file would call the new one damaged. Its pages have their own."""
     out = files / "verdicts.parquet"
+
+    def refused(because):
+        whole = out.read_bytes()
+        out.write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
+        assert main([out.name, "--tensor", "query"]) == 2 and because in last_error(capsys)
+
     store.write(certify(KEYS).to_frame(), "key_verdicts", out, provenance({}, "cpu"))
-    whole = out.read_bytes()
-    out.write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
-    assert main([out.name, "--tensor", "query"]) == 2
-    assert "verdicts.parquet: damaged" in last_error(capsys)
+    refused("verdicts.parquet: damaged")
     assert main(["keys.npy", "--rows", "0:40", "--out", out.name]) == 0
     assert main([out.name, "--tensor", "key"]) == 2
     assert "keys has shape (40,)" in last_error(capsys)
+    refused("verdicts.parquet: no Parquet table: ")
 
 
 OF_KEYS, OF_TENSORS = ["keys.npy"], ["two.safetensors", "--tensor", "keys"]
@@ -245,15 +291,22 @@ OF_KEYS, OF_TENSORS = ["keys.npy"], ["two.safetensors", "--tensor", "keys"]
     [
         (OF_KEYS, []),
         (OF_KEYS, ["--bias", "bias.csv", "--header"]),
+        (OF_KEYS, ["--bias", "bias.parquet", "--bias-tensor", "bias"]),
         (OF_TENSORS, ["--bias", "bias.safetensors", "--bias-tensor", "b"]),
     ],
 )
 def test_rows_are_the_whole_problem_and_keep_their_numbers(files, keys, bias, capsys):
     pd.DataFrame({"bias": BIAS}).to_csv("bias.csv", index=False)
+    pd.DataFrame({"x": -BIAS, "bias": BIAS}).to_parquet("bias.parquet")
     save_file({"keys": torch.zeros(50), "b": torch.tensor(BIAS)}, "bias.safetensors")
     assert main([*keys, *bias, "--rows", "10:40", "--out", "v.parquet"]) == 0
     expected, (table, asked) = certify(KEYS[10:40], BIAS[10:40] if bias else None), verdicts_in("v.parquet")
-    assert table.key.tolist() == list(range(10, 40)) and asked["rows"] == [10, 40]
+    words = ["--file", *keys, *bias]
+    said = dict(zip(words[::2], words[1::2], strict=False))
+    of = {name: said.get(f"--{name}") for name in ("file", "tensor", "bias", "bias-tensor")}
+    of["bias_tensor"] = of.pop("bias-tensor")
+    assert asked == of | {"rows": [10, 40], "causal": False, "flat": False}
+    assert table.key.tolist() == list(range(10, 40))
     assert table.verdict.tolist() == expected.verdict.tolist() != certify(KEYS).verdict[10:40].tolist()
     inside = table[table.verdict == "unselectable"]
     assert f"unselectable rows, from 0: {', '.join(map(str, inside.key[:20]))}" in capsys.readouterr().out
@@ -268,6 +321,7 @@ def test_options_are_those_of_the_library(files, option, capsys, monkeypatch):
     """Keys in a plane of four dimensions, off which they differ by rounding alone; a .csv file has all but proofs."""
     rng = np.random.default_rng(1)
     keys = rng.standard_normal((60, 2)) @ np.linalg.qr(rng.standard_normal((4, 4)))[0][:2]
+    keys[7] = keys[5]
     np.save("plane.npy", keys)
     expected = certify(keys, **{option: True})
     assert expected.counts() != certify(keys).counts()
@@ -276,7 +330,9 @@ def test_options_are_those_of_the_library(files, option, capsys, monkeypatch):
     assert table.verdict.tolist() == expected.verdict.tolist() and asked[option] is True
     monkeypatch.setattr(command_line, "row_blocks", lambda n, d: [slice(0, 7), slice(7, n)])
     assert main(["plane.npy", f"--{option}", "--out", "v.csv"]) == 0
-    assert "v.csv; its proofs need a .parquet file" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "v.csv; its proofs need a .parquet file" in printed
+    assert f"exact duplicates {1 if option == 'causal' else 2};" in printed
     plain = expected.to_frame().drop(columns=["query", "support", "weights"])
     assert (files / "v.csv").read_text() == plain.to_csv(index=False)
 

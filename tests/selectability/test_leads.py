@@ -1,10 +1,13 @@
 """Large matrices: leads, where float32 rules most rivals out, certificates, and work on all cores."""
 
+import itertools
 import os
 import subprocess
 import sys
 import threading
+import time
 import tracemalloc
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ import second_methods as second
 
 from layernorm_roles.selectability import certify
 from layernorm_roles.selectability.leads import LARGE, leads
-from layernorm_roles.selectability.threads import cores, on_all_cores
+from layernorm_roles.selectability.threads import Work, cores, on_all_cores
 
 
 def in_float64(keys, queries, causal, bias):
@@ -27,17 +30,24 @@ def in_float64(keys, queries, causal, bias):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("n,c", [(100, 3), (LARGE + 500, 1), (LARGE + 500, 7), (LARGE + 500, 64)])
 def test_leads_are_those_in_float64(n, c, causal):
-    """Entries differ by a hundred orders of magnitude. Some queries lack; a matrix beside this one has all."""
+    """Entries differ by a hundred orders of magnitude. Some queries lack; a matrix beside this one has all.
+
+    If not causal, each query has a factor of its own for the bias.
+    """
     rng = np.random.default_rng([c, causal])
     column = 10.0 ** rng.integers(-150, 100, c)
     keys = rng.standard_normal((n, c)) * rng.lognormal(size=(n, 1)) * column
     queries, bias = rng.standard_normal((n, c)) / column, 3 * rng.standard_normal(n)
     queries[rng.random(n) < 0.1] = 0
-    expected, best = in_float64(keys, queries, causal, bias)
+    factor = np.ones((n, 1)) if causal else rng.lognormal(size=(n, 1))
+    expected, best = in_float64(keys, queries, causal, factor * bias)
     asked = queries.any(axis=1)
-    stack = np.stack([keys, keys]), np.stack([queries, keys])
-    lead, rival = leads(*stack, stack[1].any(axis=2), causal, np.stack([bias, bias]))
-    lead, rival = lead[0], rival[0]
+    stack, given = np.stack([keys, queries]), np.stack([np.ones(n, bool), asked])
+    if not causal:
+        stack = np.concatenate([stack, np.stack([factor, factor])], axis=2)
+    lead, rival = (
+        found[1] for found in leads(np.stack([-keys, keys]), stack, given, causal, np.stack([-bias, bias]))
+    )
     np.testing.assert_array_equal(np.isnan(lead), ~asked)
     assert (rival[~asked] == -1).all() and (not (causal and asked[0]) or lead[0] == np.inf)
     asked[0] &= not causal
@@ -134,6 +144,14 @@ def test_the_number_of_cores_is_what_was_said_if_that_is_a_number_of_cores(said,
     assert cores() == expected
 
 
+@pytest.mark.parametrize("counted,expected", [(9, 9), (None, 1)])
+def test_all_cores_are_used_where_the_system_keeps_no_process_to_some(counted, expected, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: counted)
+    assert cores() == expected
+
+
 def test_results_come_in_the_order_of_their_items(monkeypatch):
     """The first item is finished last."""
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
@@ -147,3 +165,23 @@ def test_results_come_in_the_order_of_their_items(monkeypatch):
         return item
 
     assert list(on_all_cores(call, list(range(10)))) == list(range(10))
+
+
+def test_progress_is_told_of_the_parts_that_are_done(monkeypatch):
+    """By a clock that shows ten seconds more whenever it is read."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    clock = SimpleNamespace(monotonic=itertools.count(0, 10).__next__)
+    monkeypatch.setattr("layernorm_roles.selectability.threads.time", clock)
+    results = on_all_cores(lambda item: "" if item else Work.in_words(), list(range(4)))
+    first, *said = [word for result in results for word in (result, Work.in_words()) if word]
+    assert first == "0 of 4 parts of this pass" and Work.in_words() == ""
+    assert said == [f"{k} of 4 parts of this pass, {40 - 10 * k} s left" for k in (1, 2, 3)]
+
+
+def test_no_call_begins_after_an_interrupt(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    begun = []
+    results = on_all_cores(lambda item: time.sleep(0.01) or begun.append(item), list(range(1000)))
+    next(results)
+    results.close()
+    assert len(begun) < 1000

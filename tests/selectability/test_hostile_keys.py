@@ -92,6 +92,8 @@ def test_a_key_outside_by_less_than_the_search_sees_is_borderline(distance):
     expected = "borderline" if keys[2, 1] > 0.5 else "unselectable"
     assert certify(keys).verdict.tolist() == ["selectable", "selectable", expected]
     assert certify(keys, flat=True).verdict[2] == ("unselectable" if distance < 1e-12 else "borderline")
+    # Which of these is the larger one is as good as unknown, in the only direction that there is.
+    assert not (certify(np.array([[1.0], [1.0 + 2.0**-52]]), flat=True).verdict != "borderline").any()
 
 
 def test_exactly_flat_keys_are_judged_strictly():
