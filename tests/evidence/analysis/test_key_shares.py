@@ -33,12 +33,14 @@ def test_share_of_matrices_weighs_cells_by_their_matrices_and_is_a_bound_with_un
     assert random_keys.share_of_matrices(cells.assign(n_borderline=100), undecided=True).mean == 100
 
 
-def test_gaussian_keys_are_as_many_as_those_of_every_row():
+@pytest.mark.parametrize(("causal", "fewer"), [(False, 0), (True, 0), (False, 1)])
+def test_gaussian_keys_are_as_many_as_those_of_every_row(causal, fewer):
     """Three short contexts count three times, and the long one beside them once."""
     sizes = [30, 30, 30, 400]
-    keys = pd.DataFrame({"n_keys": sizes, "dimensions": 3, "causal": False})
-    expected = np.mean([100 * expected_unselectable(n, 3) / n for n in sizes])
-    assert heads.gaussian_percent(keys) == pytest.approx(expected)
+    keys = pd.DataFrame({"n_keys": sizes, "dimensions": 3, "causal": causal})
+    expected = np.mean([100 * expected_unselectable(n, 3 - fewer, causal) / n for n in sizes])
+    assert heads.gaussian_percent(keys, fewer) == pytest.approx(expected)
+    assert np.isnan(heads.gaussian_percent(keys[:0]))
 
 
 def test_narrower_models_are_as_wide_with_contexts_as_long_and_the_narrowest_heads_come_first():
