@@ -18,8 +18,9 @@ def run(variant: str, *points: tuple[int, float], column: str = "test_loss") -> 
 def test_a_run_that_is_there_from_the_start_or_falls_from_infinity_arrives_at_its_row():
     early = run("scale", (10, 0.4), (100, 0.2))
     fallen = run("none", (0, 2.0), (10, np.inf), (20, np.nan), (40, 0.3))
-    found = majority.steps_to_reach(pd.concat([early, fallen]), [0.5]).set_index("variant").steps
-    assert found["scale"] == 10 and found["none"] == pytest.approx(40)
+    at_the_end = run("layernorm", (0, 2.0), (10, 0.5))
+    found = majority.steps_to_reach(pd.concat([early, fallen, at_the_end]), [0.5]).set_index("variant").steps
+    assert found["scale"] == 10 == pytest.approx(found["layernorm"]) and found["none"] == pytest.approx(40)
 
 
 def test_attention_is_equal_from_the_last_time_that_it_comes_to_be_so():
@@ -27,12 +28,13 @@ def test_attention_is_equal_from_the_last_time_that_it_comes_to_be_so():
         "from_the_start": ((0, 0.99), (100, 1.0)),
         "once": ((0, 0.8), (100, 0.8), (200, 1.0), (300, 1.0)),
         "in_between": ((0, 1.0), (100, 0.8), (200, 1.0)),
+        "at_the_end": ((0, 0.8), (200, 0.9)),
         "not_at_the_end": ((0, 1.0), (100, 1.0), (200, 0.8)),
     }
     runs = pd.concat(run(variant, *points, column="attention_share") for variant, points in shares.items())
     table = majority.arrivals(runs, ["variant"], "attention_share", 0.9, for_good=True).set_index("variant")
     halfway = (101 * 201) ** 0.5 - 1  # of the logarithms of one more step
-    assert [*table.steps[[*shares]]] == pytest.approx([0, halfway, halfway, np.nan], nan_ok=True)
+    assert [*table.steps[[*shares]]] == pytest.approx([0, halfway, halfway, 200, np.nan], nan_ok=True)
     assert table.last_step["not_at_the_end"] == 200
 
 

@@ -179,6 +179,7 @@ CONTROLS = {
     "loss_gap_best_rate_bytes": gap("bytes_rates", "projection_scalar"),
     "size_or_scaling": lambda t: size_and_scaling(t)[1],
     "heads_qk_norm": by_layer("gpt", "layernorm", "head"),
+    "loss_gap_keys": lambda t: np.nan,  # in another unit
     "head_widths": partial(head_widths, checkpoint="initial"),
 }
 """Functions that compute `control_measured`, of claims that the kept reproduction does not all have."""

@@ -62,6 +62,7 @@ ACCURATE = {
     "confounded": [(0.93, 0.85, 0.94)],
     "partial": [(0.93, 0.85, 0.91)],
     "reversed": [(0.68, 0.85, 0.88)],
+    "not tested of 0: The run has no metrics at step 5,000.": [(0.93, 0.85, 0.86, {"last": 3000})],
 }
 FINAL = {
     "holds": [(0.95, 0.93, 0.94)],
@@ -284,6 +285,11 @@ def test_known_worlds(name, world, expected):
 def test_angles_are_compared_with_the_papers_at_the_last_step_that_both_have():
     row = verdict_on("parallel", **angles(*AS_PAPER, last=5000))[1]
     assert row.reported == 74 - 32 and row.reason == "Angles are compared at step 4,000."
+
+
+def test_a_small_layernorm_at_its_best_rate_is_shown_where_it_ran():
+    rows = verdict_on("faster_best_rate", **at_rates(AT_SECOND, SLOWER, AT_SECOND, SLOWER))[1].rows
+    assert rows["layernorm_small over layernorm"].estimate == pytest.approx(1.2 / 0.4, rel=0.1)
 
 
 COMPARED = {

@@ -12,17 +12,24 @@ from layernorm_roles.gaussian_keys import expected_unselectable
 # Random keys: shares of matrices with an unselectable key in few dimensions and in many
 
 
-def random_keys(none=None, layernorm=None, projection=None, undecided=None, **world):
-    """`undecided`: a norm with ten undecided keys in each cell of many dimensions."""
+def random_keys(none=None, layernorm=None, projection=None, undecided=None, expected=1.0, **world):
+    """`undecided`: a norm with ten undecided keys in each cell of many dimensions.
+
+    `expected`: the exact expectation over the mean of the simulation.
+    """
     shares = {"none": none, "layernorm": layernorm, "projection": projection}
     table = worlds.random_keys({norm: share for norm, share in shares.items() if share}, **world)
     open_ = (table.norm == undecided) & (table.d >= 13)
-    return {"random_keys": table.assign(n_borderline=table.n_borderline.mask(open_, 10))}
+    changed = {"n_borderline": table.n_borderline.mask(open_, 10)}
+    return {
+        "random_keys": table.assign(expected_unselectable=expected * table.expected_unselectable, **changed)
+    }
 
 
 SOME, NONE = (1.0, 0.0), (0.0, 0.0)
 RANDOM = {
-    "reproduced": [(SOME,)],
+    "reproduced of 100": [(SOME,), (SOME, {"expected": 1.05})],
+    "not tested of 4: The simulation contradicts": [(SOME, {"expected": 1.2})],
     "not reproduced": [((1.0, 0.5),), (NONE,)],
     "not tested": [(SOME, {"matrices": 5}), (SOME, {"undecided": "none"})],
 }
@@ -178,3 +185,21 @@ def test_what_stands_beside_ceilings_and_is_not_judged():
         assert rows[name].estimate == approx(percent * growth, abs=0.3)
     rows = verdict_on("ceilings_not_used", **ceilings(received=0.05))[1].rows
     assert rows["never get a tenth"].estimate == approx(95, abs=0.5)
+    rows = verdict_on("projections_idle", **ones(0.3, 0.8, 0.008))[1].rows
+    assert rows["as much along a random direction"].estimate == approx(30)
+
+
+def test_layernorm_in_practice_has_an_eps_in_float32_and_keys_of_the_fewest_dimensions():
+    places = {
+        "norm": "layernorm",
+        "n": (10, 60),
+        "d": (3, 8),
+        "dtype": ("float32", "float64"),
+        "eps": (0.0, 1e-5),
+    }
+    table = worlds.combinations(**places, matrices=100, n_borderline=0)
+    here = (table.d == 3) & (table.dtype == "float32") & (table.eps > 0)
+    table["any_unselectable"] = np.where(here, table.n / 100, 0.9)
+    tables = random_keys(SOME, NONE, SOME) | {"random_keys_precision": table}
+    row = verdict_on("random_keys_layernorm", **tables)[1].rows["layernorm in practice"]
+    assert (row.estimate, row.n_runs) == (approx(35), 200)
