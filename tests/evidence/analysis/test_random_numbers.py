@@ -9,7 +9,7 @@ from random_world import TABLES as RANDOM
 from recomputed_tables import RECOMPUTED, agree, estimate
 
 from layernorm_roles import shown
-from layernorm_roles.evidence.analysis import heads, pretrained
+from layernorm_roles.evidence.analysis import heads, language_model, pretrained
 from layernorm_roles.evidence.tables import readable
 from layernorm_roles.schemas import CEILING_QUANTILES
 
@@ -30,6 +30,20 @@ TABLES = Shuffled()
 @pytest.mark.parametrize("name", sorted({*shown.TABLES} - NO_ANALYSIS))
 def test_numbers_of_readable_tables(name):
     agree(readable.make(shown.TABLES[name], TABLES).frame, RECOMPUTED[name](RANDOM))
+
+
+def test_rows_that_matter_most_come_first():
+    tokens = language_model.token_shares(TABLES["sentence_tokens"])
+    below = pretrained.tokens_below(TABLES["token_ceilings"])
+    pilot = language_model.pilot()
+    orders = (
+        (-tokens.final_percent, -tokens.occurrences, tokens.token),
+        (below.model, -below.percent, below.ceiling, below.token),
+        (-pilot.worth_of_attention.fillna(-np.inf), pilot.valid_loss),
+    )
+    for columns in orders:
+        rows = [*zip(*columns, strict=True)]
+        assert rows == sorted(rows)
 
 
 def test_shares_of_keys_in_heads_by_width():

@@ -146,7 +146,7 @@ MOST_ACCURATE = {
     "does not hold": [(0.96, 0.96)],
     "partial": [(0.92, 0.86)],
 }
-ALL_ALIKE = (AT_SECOND,) * 3
+ALL_ALIKE, WITHOUT = (AT_SECOND,) * 3, dict(zip(NAMES, FAST, strict=False))
 ONE_SEED = {"not tested: only 1 seed of layernorm: none other": [(*ALL_ALIKE, {"seeds": 1})]}
 SEVERAL = {"not tested: several learning rates": [ALL_ALIKE]}
 FALLING, NEARLY_ALL = (0.66, 0.80, 0.89), (0.89, 0.90, 0.90)
@@ -156,6 +156,7 @@ WIDTHS = {
     "partial": [(FALLING, (0.70, 0.9, 0.9)), (FALLING, (0.81, 0.9, 0.9)), ((0.66, 0.66, 0.60), NEARLY_ALL)],
     "does not hold": [((0.89, 0.89, 0.66), (0.70, 0.70, 0.70))],
     "not tested: a single width": [(FALLING, NEARLY_ALL, 1)],
+    "not tested of 0: At the widths [6] the run lacks": [(FALLING, (0.89, None, 0.90))],
 }
 BEST = [
     *known("faster_best_rate", at_rates, FASTEST),
@@ -163,6 +164,11 @@ BEST = [
     *known("accurate_best_rate", at_rates, ONE_SEED),
     *known("faster", partial(at_rates, experiment="d8"), SEVERAL),
     *known("widths", widths, WIDTHS),
+    (
+        "faster",
+        partial(runs, *({"ratios": WITHOUT, "d_model": d} for d in (8, 16))),
+        "not tested: several widths",
+    ),
 ]
 
 # Planes and angles
