@@ -159,7 +159,7 @@ def language_model_attention() -> pd.DataFrame:
     table = table[(table.variant != "no_attention") | table.layer.isna()].astype({"layer": "Int64"})
     whole = table.layer.isna()
     first = table.variant.map(BEGINS).fillna(999) + 100 * table.seed
-    worth = (0.03 * (table.step >= first)).where(table.variant != "no_attention", 0.0)
+    worth = (0.02 * (table.step >= first)).where(table.variant != "no_attention", 0.0)
     size = table.variant.map(INPUTS).fillna(0.5) * (0.7 + 0.2 * table.layer.fillna(0).astype(int))
     table["input_rms"] = (size * (1 + 0.001 * table.step)).mask(whole)
     return table.assign(

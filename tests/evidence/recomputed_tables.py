@@ -308,3 +308,13 @@ RECOMPUTED = {
     "cut_heads": cut_heads,
 }
 """For each readable table but claims the function that computes the rows of its CSV file from Parquet tables."""
+
+
+def agree(csv: pd.DataFrame, recomputed: pd.DataFrame) -> None:
+    """The rows and columns are the recomputed ones, whatever their order."""
+    keys = [*recomputed.index.names]
+    frames = (
+        frame.fillna({"step": -1.0}).set_index(keys).sort_index() for frame in (csv, recomputed.reset_index())
+    )
+    same = {"check_like": True, "check_dtype": False, "check_index_type": False}
+    pd.testing.assert_frame_equal(*frames, **same, rtol=1e-8, atol=1e-12)

@@ -343,7 +343,7 @@ def ceiling_pairs(below, received=0.05, unknown=0.0, contexts=4, anywhere=0.0) -
     f = combinations(**run, **place, queries=("any", "norm"), normalised=tuple(below), n_keys=PRETRAINED_N)
     shares = [of_layer(below[name], layer) for name, layer in zip(f.normalised, f.layer, strict=True)]
     here = np.where(f.queries == "norm", shares, anywhere) * (1 + 0.04 * f.context)
-    upper = np.where(f.position < (PRETRAINED_N * here).round(), 0.25 + 0.2 * f["head"], 0.9)
+    upper = np.where(f.position < (PRETRAINED_N * here).round(), 0.05 + 0.4 * f["head"], 0.9)
     used, there = f.normalised == "as used", 1 - received * (1 - 0.04 * f.context)
     got = np.where(f.position >= (PRETRAINED_N * there).round(), 0.8, 0.02 * f.layer)
     open_ = used & (f.position >= PRETRAINED_N * (1 - unknown))

@@ -7,12 +7,16 @@ import pytest
 from scipy import stats
 
 from layernorm_roles.evidence.analysis.estimate import (
+    NOTHING,
     Estimate,
     binomial,
     cross_fitted,
     holm,
     log_ratio,
+    p_value,
     percent_over_seeds,
+    rates_chosen_by_others,
+    span,
 )
 
 INFINITE = [
@@ -80,3 +84,28 @@ def test_shares_have_the_exact_interval_where_student_s_has_no_length():
         assert percent_over_seeds([share, share], 48) == pytest.approx(exact)
     assert percent_over_seeds([0.0, 100.0], 48) == pytest.approx(Estimate.of([0.0, 100.0]))
     assert percent_over_seeds([7.0, 7.0], 48) == (7, 7, 7)
+
+
+def test_the_p_value_is_that_of_student_s_test_and_a_bound_has_none():
+    values = [0.3, -0.1, 0.9, 0.4]
+    assert p_value(Estimate.of(values), 4) == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
+    none = Estimate(1.0, 0.5, np.inf), Estimate(1.0, 0.5, 2.0), Estimate.of_any([1.0]), NOTHING
+    assert np.isnan([p_value(estimate, 4) for estimate in none] + [p_value(Estimate(1.0, 0.0, 2.0), 1)]).all()
+
+
+def test_numbers_are_written_with_their_ends():
+    assert f"{Estimate(1.0, 0.0, 2.0):.1f}" == "1.0 [0.0, 2.0]"
+    assert span(pd.Series([3, 1, 2])) == "1 to 3" and span(pd.Series([1000, 1000])) == "1,000"
+
+
+@pytest.mark.parametrize("inside", [1, 3, 4])
+def test_a_chosen_rate_is_marked_where_it_is_an_end_of_enough_rates(inside):
+    """Seeds choose for each other; a single rate needs no choice, and a single seed has none to choose for it."""
+    best = {("ends", 0): 0.1, ("ends", 1): 0.3, ("middle", 0): 0.2, ("middle", 1): 0.2, ("alone", 0): 0.1}
+    rows = [(*run, rate, abs(rate - own)) for run, own in best.items() for rate in (0.1, 0.2, 0.3)]
+    rows.append(("one rate", 5, 0.2, 1.0))
+    runs = pd.DataFrame(rows, columns=["variant", "seed", "base_learning_rate", "worse"])
+    found = rates_chosen_by_others(runs, "worse", inside).to_numpy().tolist()
+    ends = [["ends", 0, 0.3, inside <= 3], ["ends", 1, 0.1, inside <= 3]]
+    middle = [["middle", seed, 0.2, False] for seed in (0, 1)]
+    assert found == [*ends, *middle, ["one rate", 5, 0.2, inside == 1]]

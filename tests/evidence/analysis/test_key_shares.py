@@ -12,17 +12,17 @@ from layernorm_roles.gaussian_keys import expected_unselectable
 def test_z_scores_follow_from_the_cell_alone():
     cells = pd.DataFrame(
         {
-            "matrices": [100, 100, 100, 100, 400],
-            "mean_unselectable": [2.25, 2.3, 0.05, 1.0, 0.0],
-            "expected_unselectable": [2.0, 2.0, 0.05, np.nan, 0.04],
-            "std_unselectable": [0.75, 0.0, 0.2, 1.0, 0.0],
+            "matrices": [100, 100, 100, 100, 400, 100],
+            "mean_unselectable": [2.25, 2.3, 0.05, 1.0, 0.0, 0.1],
+            "expected_unselectable": [2.0, 2.0, 0.05, np.nan, 0.04, 0.1],
+            "std_unselectable": [0.75, 0.0, 0.2, 1.0, 0.0, 0.2],
         }
     )
     scored = random_keys.z_scores(cells)
-    # a count whose variance is a quarter of its mean; nothing varied; no formula; 16 keys expected and none seen
-    expected = [0.25 / (0.5**0.5 / 10), np.nan, 0, np.nan, -4]
+    # a count whose variance is a quarter of its mean; nothing varied; no formula; 16 keys expected and none seen; ten
+    expected = [0.25 / (0.5**0.5 / 10), np.nan, 0, np.nan, -4, 0]
     assert [*scored.z] == pytest.approx(expected, nan_ok=True)
-    assert list(scored.comparable) == [True, True, False, False, True]
+    assert list(scored.comparable) == [True, True, False, False, True, True]
 
 
 def test_share_of_matrices_weighs_cells_by_their_matrices_and_is_a_bound_with_undecided_keys():
@@ -33,12 +33,14 @@ def test_share_of_matrices_weighs_cells_by_their_matrices_and_is_a_bound_with_un
     assert random_keys.share_of_matrices(cells.assign(n_borderline=100), undecided=True).mean == 100
 
 
-def test_gaussian_keys_are_as_many_as_those_of_every_row():
+@pytest.mark.parametrize(("causal", "fewer"), [(False, 0), (True, 0), (False, 1)])
+def test_gaussian_keys_are_as_many_as_those_of_every_row(causal, fewer):
     """Three short contexts count three times, and the long one beside them once."""
     sizes = [30, 30, 30, 400]
-    keys = pd.DataFrame({"n_keys": sizes, "dimensions": 3, "causal": False})
-    expected = np.mean([100 * expected_unselectable(n, 3) / n for n in sizes])
-    assert heads.gaussian_percent(keys) == pytest.approx(expected)
+    keys = pd.DataFrame({"n_keys": sizes, "dimensions": 3, "causal": causal})
+    expected = np.mean([100 * expected_unselectable(n, 3 - fewer, causal) / n for n in sizes])
+    assert heads.gaussian_percent(keys, fewer) == pytest.approx(expected)
+    assert np.isnan(heads.gaussian_percent(keys[:0]))
 
 
 def test_narrower_models_are_as_wide_with_contexts_as_long_and_the_narrowest_heads_come_first():

@@ -18,8 +18,9 @@ def run(variant: str, *points: tuple[int, float], column: str = "test_loss") -> 
 def test_a_run_that_is_there_from_the_start_or_falls_from_infinity_arrives_at_its_row():
     early = run("scale", (10, 0.4), (100, 0.2))
     fallen = run("none", (0, 2.0), (10, np.inf), (20, np.nan), (40, 0.3))
-    found = majority.steps_to_reach(pd.concat([early, fallen]), [0.5]).set_index("variant").steps
-    assert found["scale"] == 10 and found["none"] == pytest.approx(40)
+    at_the_end = run("layernorm", (0, 2.0), (10, 0.5))
+    found = majority.steps_to_reach(pd.concat([early, fallen, at_the_end]), [0.5]).set_index("variant").steps
+    assert found["scale"] == 10 == pytest.approx(found["layernorm"]) and found["none"] == pytest.approx(40)
 
 
 def test_attention_is_equal_from_the_last_time_that_it_comes_to_be_so():
@@ -27,12 +28,13 @@ def test_attention_is_equal_from_the_last_time_that_it_comes_to_be_so():
         "from_the_start": ((0, 0.99), (100, 1.0)),
         "once": ((0, 0.8), (100, 0.8), (200, 1.0), (300, 1.0)),
         "in_between": ((0, 1.0), (100, 0.8), (200, 1.0)),
+        "at_the_end": ((0, 0.8), (200, 0.9)),
         "not_at_the_end": ((0, 1.0), (100, 1.0), (200, 0.8)),
     }
     runs = pd.concat(run(variant, *points, column="attention_share") for variant, points in shares.items())
     table = majority.arrivals(runs, ["variant"], "attention_share", 0.9, for_good=True).set_index("variant")
     halfway = (101 * 201) ** 0.5 - 1  # of the logarithms of one more step
-    assert [*table.steps[[*shares]]] == pytest.approx([0, halfway, halfway, np.nan], nan_ok=True)
+    assert [*table.steps[[*shares]]] == pytest.approx([0, halfway, halfway, 200, np.nan], nan_ok=True)
     assert table.last_step["not_at_the_end"] == 200
 
 
@@ -48,3 +50,45 @@ def test_a_run_that_is_as_long_as_its_experiment_is_not_lost_beside_a_longer_exp
     costs = majority.costs(pd.concat(runs))
     pd.testing.assert_frame_equal(costs, pd.concat(map(majority.costs, runs), ignore_index=True))
     assert costs.cost[costs.variant == "layernorm"].between(9, 11).all()
+
+
+ENDS = {0.1: (10, 0.4, 0.7), 0.2: (100, 0.1, 0.8), 0.3: (500, 0.2, 0.9)}
+"""By learning rate: the step at which a run has the test loss 0.5, its last test loss and its last accuracy."""
+
+
+@pytest.mark.parametrize(("by", "rate"), [("speed", 0.1), ("loss", 0.2), ("accuracy", 0.3)])
+def test_a_rate_is_best_by_speed_loss_or_accuracy(by, rate):
+    runs = [
+        run("scale", (0, 2.0), (step, 0.5), (1000, loss)).assign(
+            base_learning_rate=r, test_accuracy=a, seed=n
+        )
+        for r, (step, loss, a) in ENDS.items()
+        for n in (0, 1)
+    ]
+    best = majority.best_rates(pd.concat(runs), by, 0.5)
+    assert best[["base_learning_rate", "at_end"]].to_numpy().tolist() == [[rate, by != "loss"]] * 2
+
+
+def test_a_random_direction_is_further_from_a_fixed_one_in_more_dimensions():
+    angles = [majority.random_angle(d) for d in (2, 3, 8)]
+    assert angles == pytest.approx([45, np.degrees(1), 72.6], abs=0.05)
+
+
+def of_kind(kind: str, *vectors: tuple[float, ...]) -> pd.DataFrame:
+    run = {"variant": "scale", "seed": 0, "checkpoint": "final", "kind": kind}
+    return pd.DataFrame([run | {"vector": np.array(vector, float)} for vector in vectors])
+
+
+def test_queries_have_a_part_along_the_ones_vector_and_one_that_scores_see():
+    vectors = pd.concat([of_kind("query", (3, 1), (1, -1)), of_kind("key", (9, 9))])
+    (row,) = majority.query_parts(vectors)[["along", "visible"]].to_numpy()
+    assert row == pytest.approx([2, 2**0.5])
+
+
+def test_the_plane_of_centred_keys_need_not_contain_the_origin():
+    keys = of_kind("key", (1, 0, 5), (-1, 0, 5), (0, 2, 5), (0, -2, 5))
+    vectors = pd.concat([keys, of_kind("query", (0, 0, -3), (3**0.5, 0, 1))])
+    (row,) = majority.geometry_of_runs(vectors, centred=True)[["flatness", "angle"]].to_numpy()
+    assert row == pytest.approx([0, 30])
+    (row,) = majority.geometry_of_runs(vectors)[["flatness", "angle"]].to_numpy()
+    assert row == pytest.approx([2**0.5 / 10, 60])  # the first axis is the flattest

@@ -37,7 +37,7 @@ def verdict_on(name: str, **tables: pd.DataFrame) -> tuple[str, pd.Series]:
         assert controls[name](tables) == pytest.approx(row.control_measured, rel=1e-9, abs=1e-12, nan_ok=True)
     found, rows = list(claim.comparisons(outcome)), {}
     told_apart = {(each["comparison"], each["statistic"], each["asked"]) for each in found}
-    assert len(told_apart) == len(found)
+    assert len(told_apart) == len(found) and [each["number"] for each in found] == [*range(1, len(found) + 1)]
     for each in found:
         rows.setdefault(each["comparison"], pd.Series(each))
     row["rows"] = rows
@@ -60,10 +60,13 @@ def known(name: str, make, cases: dict):
 def assert_judged(name: str, tables: dict, expected: str) -> None:
     """Compare verdict and reason with what is expected.
 
-    That is a verdict, "verdict; models that pass the test, too", or "verdict: words of the reason".
+    That is a verdict, "verdict; models that pass the test, too", or "verdict: words of the reason"; "not tested of 9"
+    is a verdict with the number of runs that cannot tell.
     """
     verdict, row = verdict_on(name, **tables)
     expected, _, words = expected.partition(": ")
+    expected, _, runs = expected.partition(" of ")
+    assert runs in ("", str(row.n_seeds))
     assert "; ".join(filter(None, (verdict, row.also_passed_by))) == expected, row.reason
     assert words in row.reason
 

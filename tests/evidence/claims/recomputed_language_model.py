@@ -1,5 +1,7 @@
 """The claims about scaling, random keys and language models, computed again by code that shares none with evidence."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from plain import arrivals, at_best_rates
@@ -73,6 +75,7 @@ def midway(t, model) -> float:
 def stable_rates(t, model, loss) -> pd.Series:
     """Logarithm of the largest rate at which each seed trains with LayerNorm over that without scaling; 0 for none."""
     m = t["language_model_metrics"].query("model == @model and step == steps")
+    m = m[m.steps == m.steps.max()]
     rates = m.base_learning_rate * (m.valid_loss <= loss(t, model))
     largest = rates.groupby([m.seed, m.variant]).max().unstack().dropna(subset=["layernorm", "projection"])
     return np.log(largest.layernorm / largest.projection).fillna(0)
@@ -112,11 +115,11 @@ def hit(t, model, variant) -> pd.Series:
     return worst.gt(0).groupby("seed").mean() * 100
 
 
-def head_widths(t) -> float:
+def head_widths(t, checkpoint="final") -> float:
     """By how many points more keys are unselectable than of Gaussian keys, mean over the models of other widths."""
     points = []
     for model in sorted({name for name in t["key_selectability"].model if "heads_" in name}):
-        k = of_keys(t, model, "layernorm", "head")
+        k = of_keys(t, model, "layernorm", "head", checkpoint=checkpoint)
         law = np.mean(
             [100 * expected_unselectable(n, d) / n for n, d in zip(k.n_keys, k.dimensions, strict=True)]
         )
@@ -176,5 +179,7 @@ CONTROLS = {
     "loss_gap_best_rate_bytes": gap("bytes_rates", "projection_scalar"),
     "size_or_scaling": lambda t: size_and_scaling(t)[1],
     "heads_qk_norm": by_layer("gpt", "layernorm", "head"),
+    "loss_gap_keys": lambda t: np.nan,  # in another unit
+    "head_widths": partial(head_widths, checkpoint="initial"),
 }
 """Functions that compute `control_measured`, of claims that the kept reproduction does not all have."""

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import random_world
 import worlds
 from judging import CLAIMS, verdict_on
 from pytest import approx
@@ -13,6 +14,7 @@ from scipy import stats
 from layernorm_roles.evidence import claims
 from layernorm_roles.evidence.analysis import majority
 from layernorm_roles.evidence.analysis.estimate import Estimate
+from layernorm_roles.evidence.claims import preregistration
 from layernorm_roles.evidence.claims.claim import Claim
 from layernorm_roles.evidence.claims.comparison import Comparison, Outcome, Value, ask
 
@@ -95,6 +97,7 @@ def test_the_p_of_a_claim_is_the_largest_of_the_effects_that_its_verdict_needs()
     assert p == approx(0.3) and row["verdict"] == "holds"
     p, row = of_family({"bound": 0.001}, p_holm=np.nan, family=9)
     assert np.isnan(p) and row["verdict"] == "not tested" and "a bound has no p-value" in row["reason"]
+    assert of_family({"at most": 0.3}, "reversed", p_holm=0.2, family=9)[1]["verdict"] == "not tested"
     for verdict in ("does not hold", "not reproduced", "not tested"):
         assert of_family({"seen": 0.02}, verdict, p_holm=0.2, family=9)[1]["verdict"] == verdict
 
@@ -109,6 +112,23 @@ def new_claim(**changes):
 
 
 OVER = {"over": ["scale", "layernorm"]}
+OF_RULE = [{"quantity": "accuracy"}, {"reported": 3}, {"gate": [{"keys_of": ["scale"]}]}]
+OF_RULE += [
+    {"compare": [OVER | {"half_of": "accuracy_gap"}]},
+    {"compare": [OVER | {"half_of": "steps_ratio", "part": 1}]},
+]
+OF_RULE += [
+    {"compare": None, "test": {"function": "on_a_plane", "variant": "scale", "flat": flat}}
+    for flat in (0.1, 0.2)
+]
+
+
+def test_what_is_compared_and_with_which_numbers_belongs_to_the_rule():
+    entries = [new_claim(), *(new_claim(**changes) for changes in OF_RULE)]
+    rules = {preregistration.rule_hashes([claim], {})["new"] for claim in entries}
+    assert len(rules) == len(entries)
+
+
 TEST = {"compare": None, "test": {"function": "on_a_plane", "variant": "scale", "flat": 0.1}}
 WRONG = [
     ({"compair": []}, "compair"),
@@ -141,3 +161,81 @@ def test_a_misspelt_name_in_an_entry_is_refused_by_name(changes, word):
     new_claim()
     with pytest.raises(ValueError, match=word):
         new_claim(**changes)
+
+
+# Sizes, and numbers on one scale
+
+
+def of_majority(*parts):
+    return {"majority_metrics": pd.concat([worlds.metrics(last=600, **part) for part in parts])}
+
+
+SITES = {("projection", "final", site): 0.3 for site in ("before_norm", "after_norm", "head")}
+KEYS = worlds.keys(SITES, dimensions=(24, 2))
+LOSSES = {
+    "language_model_metrics": pd.concat([worlds.losses(0.05), worlds.losses(0.05, model="other", seeds=5)])
+}
+MODEL = {"key_selectability": pd.concat([KEYS, KEYS.assign(texts="sentences", n_keys=20)])} | LOSSES
+PAIRS = worlds.ceiling_pairs({"as used": 0.2}).query("layer == 1")
+HEADS = worlds.pretrained_keys({("head", 32): 0.0, ("head_cut", 2): 0.5})
+RANDOM_KEYS = worlds.random_keys({"none": (1.0, 0.0)})
+OTHER = {"ratios": {"layernorm": 1.0, "scale": 1.0}, "experiment": "d3", "d_model": 3, "seeds": 5}
+STEPS_OF_GPT = (
+    "1,000 steps of 100 tokens, 3 runs of each variant "
+    "(the paper: d_model = 8, 50,000 steps of 16,384 tokens, one run)."
+)
+SIZES = [
+    (
+        "faster",
+        of_majority(
+            {"ratios": {"layernorm": 1.0}, "seeds": 3},
+            {"ratios": {"none": 1.0}, "rate": 0.01, "seeds": 2},
+            OTHER,
+        ),
+        "d = 8, learning rate 0.001 to 0.01; 600 steps, 2 to 3 runs of each variant (the paper: 10 runs).",
+    ),
+    (
+        "plane",
+        {"majority_vectors": worlds.vectors({"layernorm": True}, {}, seeds=3)},
+        "d = 3, learning rate 0.001; 3 runs of each variant (the paper: 10 runs).",
+    ),
+    (
+        "random_keys",
+        {"random_keys": RANDOM_KEYS},
+        "n = 10 to 60, d = 3 to 15, 100 matrices for each "
+        "(the paper: n = 3 to 60, d = 3 to 15, 100 matrices for each).",
+    ),
+    (
+        "random_keys",
+        {"random_keys": RANDOM_KEYS.replace({"n": {10: 3}})},
+        "n = 3 to 60, d = 3 to 15, 100 matrices for each, as in the paper.",
+    ),
+    ("attention_worth", LOSSES, f"Wikipedia. {STEPS_OF_GPT}"),
+    ("attention_worth", MODEL, f"d_model = 24; {STEPS_OF_GPT}"),
+    ("table_1", MODEL, f"{STEPS_OF_GPT} Keys of 4 contexts of 1,000 tokens."),
+    ("table_3", MODEL, f"{STEPS_OF_GPT} Keys of 4 contexts of 20 tokens."),
+    (
+        "heads_of_practical_width",
+        {"pretrained_keys": HEADS.query("layer == 1"), "gaussian_law": worlds.gaussian_law()},
+        "minilm: 4 documents of 200 tokens, 1 layers of 2 heads of 32 dimensions.",
+    ),
+    (
+        "ceilings_not_used",
+        {"attention_ceilings": worlds.ceilings(PAIRS), "pairs": PAIRS},
+        "minilm: 4 documents of 200 tokens, 1 layers of 2 heads of 32 dimensions.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "tables", "sentence"), SIZES)
+def test_the_setting_of_a_claim_ends_with_the_sizes_of_what_ran(name, tables, sentence):
+    assert verdict_on(name, **tables)[1].setting.endswith(sentence)
+
+
+def test_on_the_common_scale_a_number_is_a_share_of_the_reported_one_and_a_ratio_by_its_logarithm():
+    scaled = claims.on_common_scale(random_world.claims()).set_index("claim")
+    scaled = scaled[["effect", "low", "high", "isolated", "isolated_low", "isolated_high"]]
+    assert scaled.loc["faster"].tolist() == approx([0.5, 0.25, np.inf, 0, -1, 1])
+    assert scaled.loc["accurate"].tolist() == approx([-0.5, 1, -1.5, *[np.nan] * 3], nan_ok=True)
+    assert scaled.loc["table_1"].tolist() == approx([5, 4.5, 5.5, 0.5, 0.4, 0.6])
+    assert scaled.loc["zero"].isna().all()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import worlds
-from judging import CLAIMS, assert_judged
+from judging import CLAIMS, assert_judged, verdict_on
 
 EXACT = 1e-20
 FUSION = {"plain": EXACT, "residual": 0.5, "norm": 0.05, "residual_norm": 0.5}
@@ -87,3 +87,30 @@ def test_worlds(name, world, expected):
 def test_a_single_seed_is_not_tested(name):
     world = next(world for claim, world, verdict in WORLDS if claim == name and verdict.startswith("holds"))
     assert_judged(name, tables(name, world[world.seed == 0]), "not tested: only 1 seed")
+
+
+BESIDE = [
+    ("fusion_residual", worlds.fusion(FUSION), {"residual, trained language models": 70}),
+    ("fusion_norm", worlds.fusion(FUSION), {"norm, trained language models": 70, "norm, d = 8": 2.55}),
+    (
+        "batch_dependence",
+        worlds.batch_dependence(0.1, -0.5, spread=0.0),
+        {
+            "batchnorm, 4 sequences": 0.25,
+            "batchnorm, 25% of padding": 0.5 / 3,
+            "batchnorm, 75% of padding": 0.55,
+        },
+    ),
+    ("score_saturation", worlds.score_scale(spread=0.0), {"entropy divided": 90}),
+    (
+        "placement",
+        worlds.placement(SLOW_AND_FAST),
+        {"shallowest, mean over rates": 0, "deepest, rate 0.003": 0.839},
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "world", "shown"), BESIDE)
+def test_numbers_beside_those_that_are_judged(name, world, shown):
+    rows = verdict_on(name, **tables(name, world))[1].rows
+    assert {each: rows[each].estimate for each in shown} == pytest.approx(shown)

@@ -18,6 +18,8 @@ SETTINGS = {
     "statements": {"fusion": {"seeds": 2}},
 }
 
+SHARED_OUT = ("seeds_per_job", "in_one_job", "runs_per_job", "checkpoint_every")
+
 
 def hashes(settings=SETTINGS, of=claims.CLAIMS):
     return preregistration.rule_hashes(of, settings)
@@ -61,7 +63,9 @@ def test_only_the_settings_that_a_claim_depends_on_count():
     assert with_settings(first_seed=8) == set(CLAIMS)
     wider = with_settings(language_model={"gpt": {"steps": 5}, "gpt_bytes": {"steps": 7}})
     assert "table_1_bytes" in wider and "table_1" not in wider
-    shared_out = {"d8": {"steps": 10, "runs_per_job": 2, "checkpoint_every": 5}, "d3": {"steps": 20}}
+    also = with_settings(language_model=SETTINGS["language_model"] | {"gpt_rates": {"steps": 7}})
+    assert "loss_gap_short" in also and "attention_worth" not in also, "it is held against the other model"
+    shared_out = {"d8": {"steps": 10} | dict.fromkeys(SHARED_OUT, 2), "d3": {"steps": 20}}
     assert with_settings(device="cuda") == with_settings(majority=shared_out) == set()
 
 

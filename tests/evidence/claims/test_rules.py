@@ -37,6 +37,10 @@ FINDINGS = {
     (-0.3, -0.5, -0.1): AGAINST,
     (0.4, -0.1, 0.9): UNDECIDED,
     (0.0, -np.inf, np.inf): UNDECIDED,
+    # an end at 0, or at half of the effect
+    (0.6, 0.0, 1.2): UNDECIDED,
+    (-0.3, -0.6, 0.0): ABSENT,
+    (0.1, -0.3, 0.5): UNDECIDED,
     NOTHING: UNDECIDED,
 }
 
@@ -45,6 +49,18 @@ def test_findings_of_an_effect_of_one():
     assert {numbers: rules.effect(Estimate(*numbers), 0.5) for numbers in FINDINGS} == FINDINGS
     unknown = {rules.effect(NOTHING, 0.0), rules.above(NOTHING, 0.0), rules.within_exponent(NOTHING, 0.0)}
     assert unknown == {UNDECIDED}
+
+
+def test_an_interval_that_ends_at_a_threshold_is_at_most_as_much_and_not_above():
+    below, beyond = Estimate(0.5, 0.0, 1.0), Estimate(1.5, 1.0, 2.0)
+    assert (rules.above(below, 1.0), rules.above(beyond, 1.0)) == (ABSENT, UNDECIDED)
+    assert (rules.at_most(below, 1.0), rules.at_most(beyond, 1.0)) == (SEEN, UNDECIDED)
+    assert rules.at_most(below, 1.0, beyond) == UNDECIDED and rules.at_most(beyond, 0.9) == ABSENT
+    most = rules.EXPONENT
+    assert rules.within_exponent(Estimate(0.0, -most, most), 0.0) == SEEN
+    assert {rules.within_exponent(Estimate(sign, *sorted((sign, sign * most))), 0.0) for sign in (-1, 1)} == {
+        UNDECIDED
+    }
 
 
 PAPER = dict.fromkeys(product(THERE, repeat=2), "partial") | {(SEEN, SEEN): "reproduced"}

@@ -1,26 +1,35 @@
 """Verdicts on random keys and on heads, of models of several widths and pretrained, on tables whose truth is known."""
 
+import numpy as np
 import pandas as pd
 import pytest
 import worlds
 from judging import assert_judged, known, verdict_on
+from pytest import approx
 
 from layernorm_roles.gaussian_keys import expected_unselectable
 
 # Random keys: shares of matrices with an unselectable key in few dimensions and in many
 
 
-def random_keys(none=None, layernorm=None, projection=None, undecided=None, **world):
-    """`undecided`: a norm with ten undecided keys in each cell of many dimensions."""
+def random_keys(none=None, layernorm=None, projection=None, undecided=None, expected=1.0, **world):
+    """`undecided`: a norm with ten undecided keys in each cell of many dimensions.
+
+    `expected`: the exact expectation over the mean of the simulation.
+    """
     shares = {"none": none, "layernorm": layernorm, "projection": projection}
     table = worlds.random_keys({norm: share for norm, share in shares.items() if share}, **world)
     open_ = (table.norm == undecided) & (table.d >= 13)
-    return {"random_keys": table.assign(n_borderline=table.n_borderline.mask(open_, 10))}
+    changed = {"n_borderline": table.n_borderline.mask(open_, 10)}
+    return {
+        "random_keys": table.assign(expected_unselectable=expected * table.expected_unselectable, **changed)
+    }
 
 
 SOME, NONE = (1.0, 0.0), (0.0, 0.0)
 RANDOM = {
-    "reproduced": [(SOME,)],
+    "reproduced of 100": [(SOME,), (SOME, {"expected": 1.05})],
+    "not tested of 4: The simulation contradicts": [(SOME, {"expected": 1.2})],
     "not reproduced": [((1.0, 0.5),), (NONE,)],
     "not tested": [(SOME, {"matrices": 5}), (SOME, {"undecided": "none"})],
 }
@@ -107,7 +116,7 @@ PRACTICAL = {
     "partial": [(0.0, 0.1)],  # then width is not why there are none
     "not tested": [(0.0, None), {"undecided": 0.03}],
 }
-ONE = "not tested: The run has one document of minilm: no interval over documents."
+ONE = "not tested of 0: The run has one document of minilm: no interval over documents."
 CAN = {
     "holds": [
         (0.0, 0.3),
@@ -119,13 +128,14 @@ CAN = {
     "does not hold": [(0.3, 0.2), ((0.0, 0.4), (0.1, 0.2))],
     "not tested": [(0.0, 0.0), (0.0, 0.3, {"unknown": 0.05})],
     ONE: [{"contexts": 1}],
-    "not tested: keys “without norm”": [(0.2, None)],
+    "not tested of 0: keys “without norm”": [(0.2, None)],
 }
 DO = {
     # of the keys that get half those count that are known to be able: in the second world none
     "holds": [{"received": 0.05}, (0.0, 0.5, {"received": 0.05, "unknown": 0.05})],
     "does not hold": [{"received": 0.7}],
     "not tested": [{"received": 0.4, "contexts": 2}],
+    "not tested of 4: No key of minilm is certified": [{"unknown": 1.0}],
     ONE: [{"contexts": 1}],
 }
 IDLE = {
@@ -156,3 +166,40 @@ def test_known_worlds(name, world, expected):
 def test_what_is_asked_of_a_width_are_half_and_twice_the_gaussian_keys():
     asked = verdict_on("head_widths", **more())[1].rows["d_head = 4"].asked
     assert asked == f"at most {200 * LAW[4]:.3g} and more than {50 * LAW[4]:.3g}"
+
+
+def test_keys_of_heads_are_also_among_those_before_them_beside_as_many_gaussian_keys():
+    keys = more()["key_selectability"]
+    before = keys[keys.site == "head"].assign(causal=True, n_unselectable=70)
+    rows = verdict_on("head_widths", **more() | {"key_selectability": pd.concat([keys, before])})[1].rows
+    law = 100 * expected_unselectable(1000, 4, True) / 1000
+    assert rows[f"d_head = 4, among the keys before them; Gaussian keys {law:.3g} %"].estimate == approx(7)
+
+
+def test_what_stands_beside_ceilings_and_is_not_judged():
+    rows = verdict_on("norm_lets_keys_win", **ceilings((0.2, 0.1), (0.4, 0.3), anywhere=0.05))[1].rows
+    shown = {"queries that no norm confines": 5, "a tenth, last layer": 5}
+    shown |= {"a tenth, last layer, without the norm": 15, "without the norm minus with it": 20}
+    growth = np.mean([1.0, 1.04, 1.08, 1.12])  # of the shares, from one context to the next
+    for name, percent in shown.items():
+        assert rows[name].estimate == approx(percent * growth, abs=0.3)
+    rows = verdict_on("ceilings_not_used", **ceilings(received=0.05))[1].rows
+    assert rows["never get a tenth"].estimate == approx(95, abs=0.5)
+    rows = verdict_on("projections_idle", **ones(0.3, 0.8, 0.008))[1].rows
+    assert rows["as much along a random direction"].estimate == approx(30)
+
+
+def test_layernorm_in_practice_has_an_eps_in_float32_and_keys_of_the_fewest_dimensions():
+    places = {
+        "norm": "layernorm",
+        "n": (10, 60),
+        "d": (3, 8),
+        "dtype": ("float32", "float64"),
+        "eps": (0.0, 1e-5),
+    }
+    table = worlds.combinations(**places, matrices=100, n_borderline=0)
+    here = (table.d == 3) & (table.dtype == "float32") & (table.eps > 0)
+    table["any_unselectable"] = np.where(here, table.n / 100, 0.9)
+    tables = random_keys(SOME, NONE, SOME) | {"random_keys_precision": table}
+    row = verdict_on("random_keys_layernorm", **tables)[1].rows["layernorm in practice"]
+    assert (row.estimate, row.n_runs) == (approx(35), 200)

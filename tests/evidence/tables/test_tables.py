@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from kept import KEPT, TABLES
 from random_world import TABLES as RANDOM
-from recomputed_tables import RECOMPUTED, sentences
+from recomputed_tables import RECOMPUTED, agree, sentences
 
 from layernorm_roles import shown, store
 from layernorm_roles.evidence.draw import draw_groups
@@ -30,16 +30,6 @@ def grids(table) -> list[pd.DataFrame]:
 
 ELSEWHERE = {"claims", "durations"}
 """Tables whose numbers are tested below, and with the times of jobs."""
-
-
-def agree(csv: pd.DataFrame, recomputed: pd.DataFrame) -> None:
-    """The rows and columns are the recomputed ones, whatever their order."""
-    keys = [*recomputed.index.names]
-    frames = (
-        frame.fillna({"step": -1.0}).set_index(keys).sort_index() for frame in (csv, recomputed.reset_index())
-    )
-    same = {"check_like": True, "check_dtype": False, "check_index_type": False}
-    pd.testing.assert_frame_equal(*frames, **same, rtol=1e-8, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", sorted({*shown.TABLES} - ELSEWHERE))

@@ -1,0 +1,97 @@
+"""Numbers of the random world, computed again by plain code, from tables whose rows are in any order."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from plain import interval
+from pytest import approx
+from random_world import TABLES as RANDOM
+from recomputed_tables import RECOMPUTED, agree, estimate
+
+from layernorm_roles import shown
+from layernorm_roles.evidence.analysis import heads, language_model, pretrained
+from layernorm_roles.evidence.tables import readable
+from layernorm_roles.schemas import CEILING_QUANTILES
+
+NO_ANALYSIS = {"claims", "durations", "gaussian_law"}
+
+
+class Shuffled(dict):
+    """The tables of the random world with their rows in another order."""
+
+    def __missing__(self, name: str) -> pd.DataFrame:
+        self[name] = RANDOM[name].sample(frac=1, random_state=0, ignore_index=True)
+        return self[name]
+
+
+TABLES = Shuffled()
+
+
+@pytest.mark.parametrize("name", sorted({*shown.TABLES} - NO_ANALYSIS))
+def test_numbers_of_readable_tables(name):
+    agree(readable.make(shown.TABLES[name], TABLES).frame, RECOMPUTED[name](RANDOM))
+
+
+def test_rows_that_matter_most_come_first():
+    tokens = language_model.token_shares(TABLES["sentence_tokens"])
+    below = pretrained.tokens_below(TABLES["token_ceilings"])
+    pilot = language_model.pilot()
+    orders = (
+        (-tokens.final_percent, -tokens.occurrences, tokens.token),
+        (below.model, -below.percent, below.ceiling, below.token),
+        (-pilot.worth_of_attention.fillna(-np.inf), pilot.valid_loss),
+    )
+    for columns in orders:
+        rows = [*zip(*columns, strict=True)]
+        assert rows == sorted(rows)
+
+
+def test_shares_of_keys_in_heads_by_width():
+    numbers = 905 * (1 + (TABLES["key_selectability"].model == "wide"))
+    table = TABLES["key_selectability"].assign(n_keys=numbers)
+    keys = table.query("variant == 'layernorm' and texts == 'long' and site == 'head'")
+    places = keys.groupby(place := ["model", "causal", "checkpoint", "layer"])
+    found = heads.by_width(table).set_index(place)
+    assert len(found) == places.ngroups
+    for here, part in places:
+        percent = (100 * part.n_unselectable / part.n_keys).groupby(part.seed).mean()
+        expected = [part.dimensions.iloc[0], part.n_keys.iloc[0], *interval(percent), len(percent)]
+        assert found.loc[here].tolist() == approx(expected)
+
+
+def test_shares_of_keys_that_reach_a_threshold():
+    pairs = RANDOM["language_model_pairs"]
+    own = pairs[pairs.queries == "any"].assign(queries="own", upper=pairs.received_max)
+    places = pd.concat([pairs, own]).groupby(place := ["model", "variant", "checkpoint", "queries"])
+    found = heads.shares_reached(TABLES["language_model_ceilings"]).set_index([*place, "threshold"])
+    assert len(found) == 3 * places.ngroups and found.index[-1][3] == "own" != found.index[0][3]
+    for here, part in places:
+        for threshold in (0.5, 0.1, 0.01):
+            percent = (100 * (part.upper >= threshold)).groupby(part.seed).mean()
+            expected = [part.dimensions.iloc[0], 30, *interval(percent), len(percent)]
+            assert found.loc[(*here, threshold)].tolist() == approx(expected)
+
+
+def test_quantiles_of_ceilings_over_contexts():
+    places = RANDOM["attention_pairs"].groupby(place := ["model", "queries", "normalised", "layer"])
+    found = pretrained.quantiles(TABLES["attention_ceilings"]).set_index([*place, "quantile"])
+    for here, part in places:
+        for quantile in CEILING_QUANTILES:
+            values = part.groupby("context").upper.quantile(quantile)
+            assert found.loc[(*here, quantile)].tolist() == approx(estimate(values), nan_ok=True)
+
+
+@pytest.mark.parametrize("undecided", [False, True])
+def test_unselectable_keys_in_heads_among_all_keys(undecided):
+    keys = RANDOM["pretrained_keys"].query("site == 'head' and not causal")
+    share = 100 * (keys.n_unselectable + undecided * keys.n_borderline) / keys.n_keys
+    found = pretrained.unselectable_in_heads(TABLES["pretrained_keys"], "head", undecided)
+    for (context, layer), percent in share.groupby([keys.context, keys.layer]).mean().items():
+        assert found[layer][context] == approx(percent)
+
+
+def test_shares_along_the_ones_vector_are_of_the_stream_and_over_those_of_a_random_direction():
+    shares = pd.concat([RANDOM["ones_share"], RANDOM["ones_share"].assign(model="narrow", dimensions=8)])
+    found = pretrained.ones_ratios(shares).groupby("model")
+    assert found.norm.unique().map(set).to_dict() == {"minilm": {1, 3}, "other": {1, 3}, "narrow": {1, 2, 3}}
+    np.testing.assert_allclose(found.get_group("other").ratio, 32 * found.get_group("other").ones_share)
