@@ -58,7 +58,7 @@ def unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured
         for undecided, into in ((False, frames), (True, worst)):
             percents = numbers.unselectable_in_heads(keys, site, undecided)
             into.append(with_mean(percents, SITES[site]))
-        number |= cases(int(keys[keys.site == "head"].n_keys.sum()), frames[-1])
+        number |= cases(int(keys[(keys.site == "head") & ~keys.causal].n_keys.sum()), frames[-1])
     fewest, shares = cuts[cuts.dimensions == cuts.dimensions.min()], numbers.cut_heads(keys)
     cut = numbers.unselectable_in_heads(fewest, "head_cut").mean(axis=1)
     gaussian = shares[shares.dimensions == cuts.dimensions.min()].gaussian_percent.mean()
