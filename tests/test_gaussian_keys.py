@@ -4,7 +4,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from layernorm_roles.selectability import certify_many, expected_unselectable
+from layernorm_roles.gaussian_keys import expected_unselectable
+from layernorm_roles.selectability import certify_many
 
 
 def by_mpmath(n, d):
@@ -30,6 +31,12 @@ def by_mpmath(n, d):
 def test_a_simplex_has_none(d):
     for n in range(1, d + 2):
         assert expected_unselectable(n, d) == expected_unselectable(n, d, causal=True) == 0
+
+
+@pytest.mark.parametrize(("n", "d"), [(0, 3), (3, 0)])
+def test_nothing_is_refused(n, d):
+    with pytest.raises(ValueError, match=f"n = {n}, d = {d}: expected at least 1"):
+        expected_unselectable(n, d)
 
 
 def test_on_a_line_the_last_key_is_inside_unless_it_is_the_first_or_last_in_order():
