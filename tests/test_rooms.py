@@ -63,6 +63,7 @@ def digest(*packages):
         ("norm.py", '"head"', '"layer"', True),
         ("norm.py", '{"a", "b"}', '{"a", "c"}', True),
         ("norm.py", "forward", "backward", True),
+        ("norm.py", "self, x", "self, *, x", True),
         ("table.csv", "a,b", "b,a", True),
         ("page.html.j2", "<p>", "<b>", True),
         ("text.yaml", "1", "1  # one", True),
@@ -119,7 +120,7 @@ OF_MINE = {*OWN} - {"alone.py", "config.yaml", "lib/__init__.py"}
 
 @pytest.mark.parametrize(
     ("norm", "counts"),
-    [("mine.norm:Norm", OF_MINE), ("alone:Norm", {"alone.py"})],
+    [("mine.norm:Norm", OF_MINE), ("alone:Norm", {"alone.py"}), ("lib:Norm", {"lib/deep.py"})],
 )
 def test_the_code_of_a_norm_is_what_it_imports_and_what_lies_beside_it(tmp_path, monkeypatch, norm, counts):
     """But in the working folder, where anything may lie."""
