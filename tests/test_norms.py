@@ -121,6 +121,7 @@ def test_a_built_in_norm_has_a_label_and_a_formula_and_the_guide_shows_it():
     legends.name_scaled({"big": {"like": "projection", "factor": 35.0, "part": "both"}, "own": "a:B"})
     found = [legends.label(name) for name in ("big", "own", "scale")]
     assert found == ["35 × projection only", "own", "scaling only"]
+    assert variants.label_of("scale", 0.1, "queries_keys") == "0.1 × scaling only (queries, keys)"
 
 
 OWN = """

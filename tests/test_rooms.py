@@ -187,6 +187,19 @@ def test_no_stage_reaches_a_module_outside_its_rooms(graph, stage, script):
         assert file in own or init in own or only_names(rooms.PACKAGE / init), module
 
 
+@pytest.mark.parametrize("stage", catalogue.STAGES)
+def test_a_stage_that_compiles_or_runs_networks_names_the_packages_that_compute(stage):
+    sources = (
+        rooms.PACKAGE / file for file in files_of(catalogue.STAGES[stage].rooms) if file.endswith(".py")
+    )
+    found = {
+        name for file in sources for name in re.findall(r"(?m)^ *(?:import|from) (\w+)", file.read_text())
+    }
+    named = {*catalogue.STAGES[stage].packages}
+    assert named <= found | {"pillow"} and {"numba", "transformers"} & found <= named
+    assert {"numpy", "torch"} <= named or "numba" not in found
+
+
 def test_whatever_compiled_code_is_made_of_is_in_the_name_of_the_folder_that_keeps_it(graph):
     of, compiled = "layernorm_roles.compiling", set()
     for module in graph.find_modules_that_directly_import(of):

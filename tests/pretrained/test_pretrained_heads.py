@@ -174,6 +174,14 @@ def test_no_key_receives_more_than_its_ceiling(architecture, model, saved):
     assert "norm" not in upper or (upper["norm"] <= upper["any"] + 1e-9).all(), "fewer queries cannot do more"
 
 
+def test_a_rotation_turns_pairs_of_the_first_coordinates_and_leaves_the_others():
+    x, angles = np.random.default_rng(0).standard_normal((3, N, 6)), np.arange(2 * N).reshape(N, 2)
+    both = np.hstack([angles, angles])
+    turned = (x[..., :2] + 1j * x[..., 2:4]) * np.exp(1j * angles)
+    known = np.concatenate([turned.real, turned.imag, x[..., 4:]], axis=-1)
+    np.testing.assert_allclose(Rotation(np.cos(both), np.sin(both))(x), known)
+
+
 @pytest.mark.parametrize("kind", ["layernorm", "rmsnorm"])
 def test_a_stream_without_its_norm_has_the_mean_square_of_the_normed_stream(kind):
     made = layer(kind)

@@ -10,6 +10,7 @@ from random_models import random_network
 from safetensors.numpy import load_file, save_file
 from transformers import AutoModel
 
+from layernorm_roles.heads.layer import Rotation
 from layernorm_roles.pretrained import projections, recording
 from layernorm_roles.pretrained.source import files_at
 
@@ -94,6 +95,19 @@ def test_a_norm_is_what_gives_the_numbers_of_the_module(module, kind):
     found = projections.learned_norm(module, x, y)
     assert found is kind is None or found.kind == kind
     assert projections.learned_norm(module, x, y * (1 + 1e-4)) is None
+
+
+def test_a_rotation_that_a_module_does_not_use_is_not_read_into_it():
+    module, rotation = torch.nn.Module(), Rotation(np.zeros((5, 2)), np.ones((5, 2)))
+    module.q_proj, module.k_proj = torch.nn.Linear(6, 4).double(), torch.nn.Linear(6, 2).double()
+    x = np.random.default_rng(0).standard_normal((5, 6))
+    given = [
+        linear(torch.from_numpy(x)).detach().unflatten(1, (-1, 2)).transpose(0, 1).numpy()
+        for linear in (module.q_proj, module.k_proj)
+    ]
+    for queries, keys, used in ((*given, None), (*map(rotation, given), rotation)):
+        found = projections.projections(module, x, queries, keys, (None, None), rotation)
+        assert [one.rotation for one in found] == [used, used]
 
 
 def test_recording_leaves_the_model_as_it_was(model):
