@@ -198,6 +198,7 @@ FORWARD = {
     "return x.mul_(2)": "changes its input",
     "return (x - x).sqrt() + x": "no finite gradient",
     "return x - x.mean(-2, keepdim=True) if x.shape[-2] > 16 else x": "alone and among others",
+    "return x - 0.05 * x.mean(-2, keepdim=True)": "alone and among others",
     "torch.manual_seed(1); return x": "draws or seeds",
     "torch.set_num_threads(7); return x": "changes torch's number of threads",
     "torch.set_grad_enabled(False); return x": "changes torch's recording of gradients",

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from default_settings import ROOT
 
-from layernorm_roles import batches, catalogue, exhibits, files, plan, planning
+from layernorm_roles import batches, catalogue, exhibits, files, plan, planning, rooms
 from layernorm_roles.exhibits import Exhibits
 from layernorm_roles.variants import BUILT_IN
 
@@ -113,6 +113,19 @@ def test_tables_that_nothing_is_asked_of_are_not_there():
     assert {"gpt", "gpt_bytes"} <= models and "bert" not in models
 
 
+def test_the_code_of_ones_own_norm_is_in_the_plans_of_what_applies_it():
+    name, norm = next(iter(OVERLAY["norms"].items()))
+    overlay = {"norms": {name: norm}, "random_keys": {"norms": [name, "none"]}}
+    overlay["majority"] = {"only": ["d8"], "d8": {"seeds": {name: 1, "scale": 1}}}
+    overlay["language_model"] = {
+        "only": ["gpt"],
+        "gpt": {"seeds": {name: 1, "layernorm": 1}, "runs_per_job": "all"},
+    }
+    for job, each in of(overlay).plans.items():
+        own = job == "random_keys" or each["stage"] in ("language_model", "measure") or name in job
+        assert each.get("norm_code", {}).get(name) == (rooms.of_norm(norm) if own else None), job
+
+
 def make(path, target=""):
     """A folder where the name ends like one, a link where there is a target, else a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -155,6 +168,8 @@ def test_what_is_downloaded_is_named_by_the_jobs_that_read_it():
     for job, each in found.plans.items():
         names = [name.split("/")[1].split("_")[0] for name in each["made_by"] if name.startswith("download/")]
         assert names == reads.get(job, [*parts] if job.startswith("language_model/bert") else []), job
+        if job.startswith("language_model/"):
+            assert next(iter(each["made_by"])) == "text/words", "in the order in which the job reads"
     assert [name.split("_")[0] for name in found.hub_sources] == [*reads["text/words"], *parts]
     paths = found.downloaded(found.text_sources("words")[:1])
     assert paths == [f"results/default/data/downloads/{next(iter(found.hub_sources))}"]

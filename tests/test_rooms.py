@@ -91,8 +91,8 @@ def test_a_file_that_is_added_moved_or_renamed_counts(house):
 
 def test_a_version_counts_and_what_it_was_built_for_does_not(house, monkeypatch):
     versions = iter(["2.13.0+cpu", "2.13.0+cu130", "2.14.0"])
-    monkeypatch.setattr(rooms.metadata, "version", lambda name: next(versions))
-    found = [digest("torch") for _ in range(3)]
+    monkeypatch.setattr(rooms.metadata, "version", lambda name: next(versions) if name == "torch" else "1")
+    found = [digest("torch", "numpy") for _ in range(3)]
     rooms._version.cache_clear()
     assert found[0] == found[1] != found[2]
 

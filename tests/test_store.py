@@ -144,6 +144,8 @@ def test_no_file_of_another_job_or_of_a_job_that_is_planned_otherwise_now_is_tak
     other = r"b\.parquet: a file of another run \(job = 'b', expected 'a'; steps = 4"
     with pytest.raises(ValueError, match=other):
         store.collect(before, [b, a], TABLE, out)
+    with pytest.raises(ValueError, match="zip"):
+        store.collect(before, [a], TABLE, out)
     planned(tmp_path, "a", steps=5)
     with pytest.raises(ValueError, match="planned anew since"):
         store.collect(before, [a, b], TABLE, out)

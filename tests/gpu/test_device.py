@@ -73,7 +73,8 @@ def test_other_numbers_stop_the_run_with_both_or_are_a_warning_if_settings_say_s
         card()[0].compare(derivatives(Model(wrong)), "run")
     gpu, _ = card("warn")
     gpu.compare(derivatives(Model(wrong)), "run")
-    gpu.check([Operator("identity", lambda x: x * (1 + 1e-3 * (x.dtype == torch.float32)), ((4, 3),))], "run")
+    errs = Operator("identity", lambda x: x * (1 + 1e-3 * (x.dtype == torch.float32)), ((4, 3),))
+    gpu.check([Operator("right", lambda x: x, ((4, 3),)), errs], "run")
     said = capsys.readouterr().err
     assert "warning: run: the GPU computes other numbers than the CPU" in said
     assert "float32 than in float64: identity: its result is 0.001" in said
