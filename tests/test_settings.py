@@ -15,6 +15,7 @@ import pytest
 import yaml
 from schema_walk import keys
 
+from layernorm_roles import norms
 from layernorm_roles.planning import merged
 from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.json_schema import NAMED, for_editors
@@ -201,7 +202,7 @@ def test_the_last_value_that_is_allowed_is_accepted(overlay):
     load(merged(WRITTEN, overlay | {"majority": {"only": ["d8"], **overlay.get("majority", {})}}))
 
 
-def test_norms_are_tried_in_the_shapes_of_all_that_uses_them():
+def test_norms_are_tried_in_the_shapes_of_all_that_uses_them(monkeypatch):
     overlay = {"majority": {"only": ["d8"], "d8": {"d_model": [3, 5], "seeds": {"scale": 2}}}}
     overlay |= {"random_keys": {"keys": [3, 9], "dimensions": [4, 5], "matrices": 7}}
     uses = [*load(merged(WRITTEN, overlay)).variants_used()]
@@ -209,6 +210,10 @@ def test_norms_are_tried_in_the_shapes_of_all_that_uses_them():
     assert found["majority.d8.seeds", "scale"] == ((20, 3), (20, 5))
     assert found["random_keys.norms", "none"] == ((7, 9, 4), (7, 9, 5))
     assert found["language_model.gpt_bytes.seeds", "projection"] == ((4, 128, 64),)
+    tried, own = [], {"norms": {"mine": "a:B"}, "majority": {"d8": {"seeds": {"mine": 1}}}}
+    monkeypatch.setattr(norms, "probe", lambda *tried_with: tried.append(tried_with))
+    load(merged(WRITTEN, merged(overlay, own)))
+    assert tried == [("a:B", (20, 3)), ("a:B", (20, 5))]
 
 
 def test_sources_that_differ_in_what_is_downloaded_have_files_of_their_own():
