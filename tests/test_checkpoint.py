@@ -27,6 +27,9 @@ def test_what_is_written_is_read_and_has_equal_bytes(tmp_path):
     assert facts == FACTS and tensors.keys() == TENSORS.keys()
     for name, tensor in TENSORS.items():
         assert tensors[name].dtype == tensor.dtype and torch.equal(tensors[name], tensor), name
+    checkpoint.load(tmp_path / "new/a", {"seed": 3})
+    with pytest.raises(ValueError, match=r"new/a: a file of another run \(seed = 3, expected 4\)"):
+        checkpoint.load(tmp_path / "new/a", {"seed": 4})
 
 
 def test_a_file_of_other_tensors_is_refused(tmp_path):
@@ -76,5 +79,9 @@ def test_a_checkpoint_of_another_torch_or_of_nothing_known_is_not_used(tmp_path,
     checkpoint.save({"a": torch.ones(1)}, tmp_path / "c", {})
     assert "a checkpoint of another run (different: seed, torch): training starts" in said()
     kept.save(model, optimiser, {})
+    Checkpoint(tmp_path / "c", {}).load(model, optimiser)
+    assert "(different: seed)" in capsys.readouterr().err
     monkeypatch.setattr(torch, "__version__", "2.99.0")
     assert "(different: torch)" in said()
+    (tmp_path / "c").write_bytes(b"cut")
+    assert "c: damaged" in said()

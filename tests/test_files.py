@@ -1,5 +1,6 @@
 """Files appear whole or not at all, and a damaged one is never read."""
 
+import hashlib
 import subprocess
 
 import pytest
@@ -8,11 +9,15 @@ from layernorm_roles import files
 
 
 def test_what_was_written_is_read_and_has_the_checksum_that_sha256sum_checks(tmp_path):
-    files.write_text(tmp_path / "a.txt", "ä\n")
-    assert files.read_bytes(tmp_path / "a.txt") == "ä\n".encode()
+    text = "ä\n" * 10**6  # more than is read at a time
+    files.write_text(tmp_path / "a.txt", text)
+    assert files.read_bytes(tmp_path / "a.txt") == text.encode()
     files.verify(tmp_path / "a.txt")
     done = subprocess.run(["sha256sum", "--check", ".sha256/a.txt"], cwd=tmp_path, capture_output=True)
     assert done.returncode == 0, done
+    (tmp_path / "b.txt").write_text("b")
+    both = hashlib.sha256(b"b" + text.encode()).hexdigest()
+    assert files.sha256_of(tmp_path / "b.txt", tmp_path / "a.txt") == both
 
 
 @pytest.mark.parametrize("read", [files.read_bytes, files.verify])
@@ -49,13 +54,16 @@ def test_a_missing_file_a_missing_checksum_and_a_wrong_checksum_are_told_apart(t
     refused("damaged")
     files.checksum_file(path).write_bytes(b"\xff\xfe")
     refused("damaged")
+    path.unlink()
+    path.mkdir()
+    refused(r"not readable \(")
 
 
 def test_a_folder_is_checked_file_by_file(tmp_path):
     for name in ("a.txt", "deep/b.txt", "deep/c.txt"):
         files.write_text(tmp_path / name, name)
-    for name in ("logs/d.log", "logs/deep/d.log"):
-        (tmp_path / name).parent.mkdir()
+    for name in ("logs/d.log", "logs/deep/d.log", "deep/.hidden"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("no checksum")
     assert files.faults(tmp_path, beside=("logs",)) == []
     (tmp_path / "deep/b.txt").write_text("damaged")
@@ -77,3 +85,12 @@ def test_an_error_while_writing_leaves_what_was_there_and_nothing_else(tmp_path)
         raise RuntimeError
     assert files.read_bytes(path) == b"old"
     assert sorted(file.name for file in tmp_path.iterdir()) == [".sha256", "a.txt"]
+
+
+def test_what_killed_processes_left_of_outputs_and_checkpoints_goes_and_nothing_else(tmp_path):
+    gone = {".a[1].12.partial.npy", ".checkpoint_3.7.partial.safetensors", ".a[1].12.partial"}
+    stays = {"a[1].npy", ".a1.12.partial.npy", ".b.12.partial.npy", "checkpoint_3.safetensors"}
+    for name in gone | stays:
+        (tmp_path / name).touch()
+    files.remove_partials([tmp_path / "a[1].npy"])
+    assert {path.name for path in tmp_path.iterdir()} == stays

@@ -1,5 +1,6 @@
 """How a job ends, whatever happens in it, as a process of its own."""
 
+import logging
 import re
 import signal
 import subprocess
@@ -7,6 +8,8 @@ import sys
 import textwrap
 
 import pytest
+
+from layernorm_roles import files, job
 
 PATIENCE = 60  # seconds
 
@@ -39,6 +42,55 @@ def test_a_job_ends_with_one_line_or_a_traceback_and_has_all_in_its_log(tmp_path
     for pattern, text in ((error, done.stderr), (log, logged)):
         assert re.fullmatch(f"(?s){pattern}", text), text
     assert logged.endswith(" done\n") == (code == 0)
+
+
+PLANNED = """
+import json, sys
+from types import SimpleNamespace
+from pathlib import Path
+from layernorm_roles import job
+class Named(dict):
+    __getattr__ = dict.__getitem__
+class Output(list):
+    origin = "origin/a.json"
+Path("plan").mkdir()
+Path("plan/a.json").write_text('{"job": "a", "made_by": {}}')
+Path(".out.7.partial").touch()
+with job.job(SimpleNamespace(log=["log.txt"], input=Named(plan="plan/a.json"), output=Output(["out"]))) as plan:
+    assert plan["job"] == "a" and not Path("origin").exists() and not Path(".out.7.partial").exists()
+    if "fails" in sys.argv:
+        raise ValueError("no")
+"""
+
+
+@pytest.mark.parametrize("how", ["fails", "passes"])
+def test_a_job_that_passes_leaves_a_copy_of_its_plan(tmp_path, how):
+    command = [sys.executable, "-c", PLANNED, how]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
+    origin = tmp_path / "origin/a.json"
+    assert (done.returncode, origin.exists()) == ((0, True) if how == "passes" else (1, False)), done.stderr
+    assert how == "fails" or origin.read_text() == (tmp_path / "plan/a.json").read_text()
+
+
+def test_progress_is_logged_every_five_seconds_and_printed_every_thirty(monkeypatch, caplog, capsys):
+    """Of a run that went on from a checkpoint, the time left is by the steps taken since."""
+    now = [100.0]
+    monkeypatch.setattr(job.time, "monotonic", lambda: now[0])
+    progress = job.Progress("run", total=1000, unit="steps", done=200)
+    with caplog.at_level(logging.INFO, "layernorm_roles"):
+        for second, done in ((4, 200), (5, 200), (9, 350), (25, 400), (30, 600), (33, 1000)):
+            now[0] = 100.0 + second
+            progress(done, "loss 2" if done == 600 else "")
+    lines = ["200 of 1,000 steps, 5 s", "400 of 1,000 steps, 25 s, 75 s left"]
+    lines += ["600 of 1,000 steps, 30 s, 30 s left; loss 2", "1,000 of 1,000 steps, 33 s, 0 s left"]
+    assert caplog.messages == [f"run: {line}" for line in lines]
+    assert capsys.readouterr().err == f"run: {lines[2]}\n"
+
+
+def test_a_fault_is_named_by_its_key_unless_it_is_that_of_a_file():
+    for error, says in ((ValueError("too few"), "text.words: too few"), (files.Unusable("a: no"), "a: no")):
+        with pytest.raises(ValueError, match=f"^{says}$"), job.naming("text.words"):
+            raise error
 
 
 WAITS = script("print('ready', flush=True)\ntime.sleep(100)")

@@ -52,6 +52,9 @@ def test_a_variant_is_its_formula_and_learns_gain_and_bias(name, eps, x):
     if learnt:
         bias = 0.5 if "bias" in learnt else 0
         torch.testing.assert_close(norm(x), 3 * expected + bias, rtol=1e-6, atol=1e-12)
+    root = x.square().mean(dim=-1, keepdim=True).sqrt()
+    torch.testing.assert_close(norms.scale_outside(x, eps), x / (root + eps), rtol=1e-13, atol=0)
+    assert torch.equal(norms.affine(x, x[0], x[1]), x * x[0] + x[1])
     if name == "layernorm":
         torch.testing.assert_close(norm(x), F.layer_norm(x, (DIM,), eps=eps), rtol=1e-13, atol=1e-13)
 
@@ -118,6 +121,7 @@ def test_a_built_in_norm_has_a_label_and_a_formula_and_the_guide_shows_it():
     legends.name_scaled({"big": {"like": "projection", "factor": 35.0, "part": "both"}, "own": "a:B"})
     found = [legends.label(name) for name in ("big", "own", "scale")]
     assert found == ["35 × projection only", "own", "scaling only"]
+    assert variants.label_of("scale", 0.1, "queries_keys") == "0.1 × scaling only (queries, keys)"
 
 
 OWN = """
@@ -154,6 +158,19 @@ class Float64AtOnce(Good):
         super().__init__(dim)
 class ExitsAtOnce(nn.Module):
     def __init__(self, dim): raise SystemExit
+class Early(Good2):
+    def forward(self, x):
+        self.mean = self.mean + 1
+        return x - x.mean(0) if self.mean[0] < 3 else x
+class Seeds(Good):
+    def __init__(self, dim):
+        torch.manual_seed(3)
+        super().__init__(dim)
+class Steep(Good):
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.weight = nn.Parameter(torch.zeros(dim))
+    def forward(self, x): return x + self.weight.sqrt()
 class Argless(nn.Module):
     def __init__(self): super().__init__()
 class Batch(nn.BatchNorm1d): pass
@@ -166,18 +183,28 @@ UNUSABLE = {
     "Forgets": "state in buffers",
     "Batch": "fails on an input of shape|alone and among others",
     "Late": "alone and among others",
+    "Early": "alone and among others",
+    "Seeds": "seeds torch: expected",
+    "Steep": "no finite gradient",
     "Float64AtOnce": "changes torch's default dtype",
     "ExitsAtOnce": r"cannot be built with dim=8: it calls sys.exit\(None\)",
 }
 FORWARD = {
     "return x[..., :-1]": "expected the same",
+    "return x.double()": "expected the same",
+    "return [x]": "to list: expected the same",
     "raise RuntimeError('no')": "fails on an input of shape",
     "return nn.functional.dropout(x, 0.5)": "no chance",
     "return x.mul_(2)": "changes its input",
     "return (x - x).sqrt() + x": "no finite gradient",
     "return x - x.mean(-2, keepdim=True) if x.shape[-2] > 16 else x": "alone and among others",
+    "return x - 0.05 * x.mean(-2, keepdim=True)": "alone and among others",
     "torch.manual_seed(1); return x": "draws or seeds",
     "torch.set_num_threads(7); return x": "changes torch's number of threads",
+    "torch.set_grad_enabled(False); return x": "changes torch's recording of gradients",
+    "torch.set_float32_matmul_precision('medium'); return x": "changes torch's precision of products",
+    "torch.use_deterministic_algorithms(True); return x": "changes torch's deterministic algorithms",
+    "torch.set_default_device('meta'); return x": "changes torch's default device",
 }
 """The forward of a norm, and what is said of it."""
 for number, (code, says) in enumerate(FORWARD.items()):
@@ -208,10 +235,11 @@ def test_a_norm_may_draw_its_parameters_and_keep_state_in_buffers_and_its_probe_
 
 @pytest.mark.parametrize("name", UNUSABLE)
 def test_an_unusable_norm_is_named(own, name):
-    before = torch.get_default_dtype(), torch.get_num_threads(), torch.initial_seed()
+    state = torch.get_default_dtype, torch.get_num_threads, torch.initial_seed, torch.get_default_device
+    before = [get() for get in state]
     with pytest.raises(ValueError, match=UNUSABLE[name]) as error:
         norms.probe(name, (20, 20, DIM))
-    assert before == (torch.get_default_dtype(), torch.get_num_threads(), torch.initial_seed())
+    assert before == [get() for get in state] and torch.is_grad_enabled()
     assert name in str(error.value) and "\n" not in str(error.value)
 
 

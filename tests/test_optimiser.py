@@ -1,9 +1,9 @@
-"""AdamW against torch's class."""
+"""AdamW against torch's class, and the learning rates of its steps."""
 
 import pytest
 import torch
 
-from layernorm_roles.optimiser import AdamW
+from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -27,3 +27,11 @@ def test_steps_and_state_are_those_of_torchs_adamw(decay, dtype):
     for known, found in ((states[number], found) for number, found in enumerate(optimiser.state)):
         assert {name: value.dtype for name, value in found.items()} == {n: v.dtype for n, v in known.items()}
         assert all(torch.equal(found[name], value) for name, value in known.items())
+
+
+@pytest.mark.parametrize(
+    ("warmup", "rates"), [(0, [8, 6, 4, 2, 0, 0]), (1, [8, 6, 4, 2, 0, 0]), (2, [4, 6, 4, 2, 0, 0])]
+)
+def test_the_rate_falls_to_0_and_the_one_taken_is_that_of_the_step_before(warmup, rates):
+    assert [linear_decay(8.0, step, 4, warmup) for step in range(6)] == rates
+    assert [rate_taken(8.0, step, 4, warmup) for step in range(6)] == [rates[0], *rates[:-1]]

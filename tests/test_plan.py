@@ -75,6 +75,9 @@ def test_what_was_done_with_something_else_is_told(tmp_path):
         plan.check(tmp_path, differs)
     with pytest.raises(ValueError, match="never: no job has left a copy of its plan in origin/"):
         plan.check(tmp_path / "never", [])
+    assert not plan.begun(tmp_path)
+    (tmp_path / "data").mkdir()
+    assert plan.begun(tmp_path)
 
 
 def planned_table(folder, job, config):
@@ -90,6 +93,9 @@ def planned_table(folder, job, config):
 def test_a_check_names_what_is_gone_and_what_is_of_another_run(tmp_path):
     write(tmp_path, PLANS)
     path = planned_table(tmp_path, "data/a", {**PLANS["data/a"], "more": 1})
+    for name in ("logs/a.log", "benchmarks/a.tsv"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("no checksum")
     plan.check(tmp_path, [])
     planned_table(tmp_path, "data/a", {**PLANS["data/a"], "settings": {"size": 4}})
     with pytest.raises(ValueError, match=r"a.parquet: of another run than origin/ says \(settings\); delete"):
@@ -164,6 +170,9 @@ def test_a_job_that_was_planned_anew_or_whose_norm_or_text_was_edited_is_not_don
             if text != contents[file]:
                 with pytest.raises(ValueError, match=rf"^{named}: edited since"):
                     job.finish(origin)
+    keys = {"norms": {"mine": "norm:Norm"}, "norm_code": {"mine": "of another code"}}
+    with pytest.raises(ValueError, match=r"^norm:Norm: edited since"):
+        planned(tmp_path, "random_keys", **keys).finish(origin)
     planned(tmp_path, "train/a", **own, seed=1)
     with pytest.raises(ValueError, match="planned anew while its job ran"):
         job.finish(origin)

@@ -1,5 +1,7 @@
 """What a reproduction consists of, and its runs and batches, for configurations that are counted by hand."""
 
+import math
+from collections import Counter
 from itertools import product
 from pathlib import Path
 
@@ -7,7 +9,7 @@ import pytest
 import yaml
 from default_settings import ROOT
 
-from layernorm_roles import batches, catalogue, exhibits, files, plan, planning
+from layernorm_roles import batches, catalogue, exhibits, files, plan, planning, rooms
 from layernorm_roles.exhibits import Exhibits
 from layernorm_roles.variants import BUILT_IN
 
@@ -20,8 +22,13 @@ def of(overlay):
 
 
 @pytest.fixture(scope="module")
-def smoke():
-    return of(SMOKE).plans
+def made():
+    return of(SMOKE)
+
+
+@pytest.fixture(scope="module")
+def smoke(made):
+    return made.plans
 
 
 def test_a_job_comes_after_those_whose_results_it_reads_and_knows_their_plans(smoke):
@@ -33,6 +40,21 @@ def test_a_job_comes_after_those_whose_results_it_reads_and_knows_their_plans(sm
     read = {name for each in smoke.values() for name in each["made_by"]}
     ends = {job for job, each in smoke.items() if each["stage"] in catalogue.EVIDENCE}
     assert {*smoke} - read <= ends | {"text/words", "text/bytes"}, "nothing is computed that nobody reads"
+
+
+def test_jobs_have_the_files_and_settings_of_their_stage(made, smoke):
+    ends = {job for job, each in smoke.items() if each["stage"] in EVIDENCE}
+    assert {*made.ends()} == {f"results/smoke/origin/{job}.json" for job in ends}
+    assert {*made.benchmarks()} == {f"results/smoke/benchmarks/{job}.tsv" for job in {*smoke} - ends}
+    placed = [f"results/smoke/runs/placement/{each}/position_probe.parquet" for each in ("pre", "post")]
+    assert made.parts("position_probe") == placed
+    assert smoke["tables/position_probe"]["settings"] == made.plain["statements"]["placement"]
+    assert smoke["tables/key_selectability"]["settings"] == made.plain["language_model"]
+    (batch,) = (each for each in made.training["majority"].values() if each.group == "d8")
+    data = [f"results/smoke/data/majority/d8/seed_{seed}.parquet" for seed in (1000, 1001)]
+    assert made.majority_data(batch) == data
+    assert {job for job, each in smoke.items() if "kept" in each} == {"draw/verdicts", "page"}
+    assert {job for job in smoke if job.startswith("draw/")} < {*smoke["page"]["made_by"]}
 
 
 def test_statements_have_as_many_seeds_as_are_asked_and_data_the_seed_of_their_name(smoke):
@@ -53,6 +75,16 @@ CHANGES = {
     "{language_model: {gpt: {gradient_clip: 2.0}}}": "language_model measure tables fusion",
     "{statements: {fusion: {seeds: 4}}}": "fusion",
     "{random_keys: {matrices: 5}}": "random_keys",
+    "{random_keys: {norms: [none, scale]}}": "random_keys",
+    "{language_model: {gpt: {ceiling_contexts: 2}}}": "measure tables fusion",
+    "{statements: {fusion: {contexts: 3}}}": "measure tables fusion",
+    "{statements: {placement: {steps: 21}}}": "placement tables",
+    "{text: {bytes: {vocabulary: 257}}}": "text language_model measure tables",
+    "{text: {words: {vocabulary: 1025}}}": "text language_model measure tables fusion placement pretrained",
+    "{pretrained: {minilm: {contexts: 3}}}": "pretrained tables",
+    "{majority_device: cuda}": "majority tables",
+    "{device: cuda}": "language_model measure tables fusion",
+    "{device_check: warn}": "majority language_model measure tables fusion",
     "{threads_per_training: 2}": "",
     "{language_model: {gpt: {runs_per_job: 1}}}": "tables fusion",
 }
@@ -81,6 +113,19 @@ def test_tables_that_nothing_is_asked_of_are_not_there():
     assert {"gpt", "gpt_bytes"} <= models and "bert" not in models
 
 
+def test_the_code_of_ones_own_norm_is_in_the_plans_of_what_applies_it():
+    name, norm = next(iter(OVERLAY["norms"].items()))
+    overlay = {"norms": {name: norm}, "random_keys": {"norms": [name, "none"]}}
+    overlay["majority"] = {"only": ["d8"], "d8": {"seeds": {name: 1, "scale": 1}}}
+    overlay["language_model"] = {
+        "only": ["gpt"],
+        "gpt": {"seeds": {name: 1, "layernorm": 1}, "runs_per_job": "all"},
+    }
+    for job, each in of(overlay).plans.items():
+        own = job == "random_keys" or each["stage"] in ("language_model", "measure") or name in job
+        assert each.get("norm_code", {}).get(name) == (rooms.of_norm(norm) if own else None), job
+
+
 def make(path, target=""):
     """A folder where the name ends like one, a link where there is a target, else a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,11 +136,43 @@ def test_the_files_of_a_corpus_are_found(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("b.txt", "a.txt", "c.md"):
         make(tmp_path / "books" / name)
-    books = {"kind": "files", "paths": ["books/*.txt"]}
-    found = of({"text": {"words": {"corpus": books}, "bytes": {"corpus": {"kind": "wikipedia_sample"}}}})
-    there = ["books/a.txt", "books/b.txt"]
+    make(tmp_path / "books/deep/d.txt")
+    books = {"kind": "files", "paths": ["books/**/?.txt"]}
+    long = {"source": {"kind": "files", "paths": ["c.txt"]}, "shortest": 1, "longest": 9}
+    make(tmp_path / "c.txt")
+    corpus = {"kind": "wikipedia_sample"}
+    found = of({"text": {"words": {"corpus": books, "long": long}, "bytes": {"corpus": corpus}}})
+    there = ["books/a.txt", "books/b.txt", "books/deep/d.txt", "c.txt"]
     assert found.corpus_files("words") == there and found.corpus_files("bytes") == []
     assert found.plans["text/words"]["corpus"] == dict.fromkeys(there, files.sha256_of("books/a.txt"))
+    twice = of({"text": {"words": {"corpus": books | {"paths": ["books/*.txt", "books/a.*"]}}}})
+    with pytest.raises(ValueError, match=r"^text.words: .*books/a\.txt is found twice"):
+        twice.corpus_files("words")
+
+
+def of_hub(name, **more):
+    return {"kind": "hub", "dataset": name, "split": "s", "column": "c", **more}
+
+
+def test_what_is_downloaded_is_named_by_the_jobs_that_read_it():
+    parts = {part: of_hub(part, label_column="n") for part in ("training", "validation")}
+    models = {"only": ["bert", "gpt"], "bert": {"task": "labelled", **parts}}
+    sources = {
+        key: {"source": of_hub(key), "shortest": 1, "longest": 9, "contexts": 1}
+        for key in ("long", "sentences")
+    }
+    text = {"corpus": of_hub("corpus"), **sources}
+    sample = {"corpus": {"kind": "wikipedia_sample"}}
+    found = of({"language_model": models, "text": {"words": text, "bytes": sample}})
+    reads = {"text/words": ["corpus", "long", "sentences"]}
+    for job, each in found.plans.items():
+        names = [name.split("/")[1].split("_")[0] for name in each["made_by"] if name.startswith("download/")]
+        assert names == reads.get(job, [*parts] if job.startswith("language_model/bert") else []), job
+        if job.startswith("language_model/"):
+            assert next(iter(each["made_by"])) == "text/words", "in the order in which the job reads"
+    assert [name.split("_")[0] for name in found.hub_sources] == [*reads["text/words"], *parts]
+    paths = found.downloaded(found.text_sources("words")[:1])
+    assert paths == [f"results/default/data/downloads/{next(iter(found.hub_sources))}"]
 
 
 KEPT = "results/published/parquet/claims.parquet"
@@ -131,21 +208,41 @@ def test_a_pretrained_model_that_is_not_there_is_named_unless_it_has_been_measur
         found.text_of_pretrained("minilm")
     make(tmp_path / "results/tiny/runs/pretrained/minilm/pretrained_keys.parquet")
     assert found.text_of_pretrained("minilm")["manifest"] == "results/tiny/data/text/words/manifest.json"
+    of_hub = of({"name": "new", "pretrained": {"minilm": model | {"path": None, "hub": "a/b"}}})
+    assert "manifest" in of_hub.text_of_pretrained("minilm"), "it is downloaded when it is measured"
+
+
+def test_a_folder_that_cannot_be_written_or_is_none_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    planning.refuse_read_only("results/x", "Snakefile")
+    make(tmp_path / "results/x/logs")
+    with pytest.raises(ValueError, match=r"results/x/logs: expected a folder, or nothing"):
+        planning.refuse_read_only("results/x", "Snakefile")
+    monkeypatch.setattr(planning.os, "access", lambda place, mode: place.name != "results")
+    with pytest.raises(ValueError, match=r"results: no file can be written there; .*--snakefile Mine"):
+        planning.refuse_read_only("results/y/z", "Mine")
 
 
 def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):
     nothing = Exhibits.kept(tmp_path)
     assert (nothing.tables, nothing.groups, nothing.files) == ((), {}, [])
+    assert nothing.ending() == nothing.judged == nothing.read_by("majority") == []
     kept = Exhibits.kept(ROOT / "results/published")
     assert "majority_metrics" in kept.tables and "claims" not in kept.tables
     assert {"figure_1a", "figure_4a", "claims_forest"} <= {Path(file).stem for file in kept.pictures}
+    number, verdicts = len(kept.verdicts), Counter(each["verdict"] for each in kept.verdicts.values())
+    first, second = kept.ending()
+    assert first.startswith(f"{kept.folder}: {number} claims: ") and second.endswith("published/report.html")
+    assert all(f" {number} {verdict}" in first for verdict, number in verdicts.items())
+    assert [Path(file).stem for file in kept.judged] == [*kept.tables, "claims", "comparisons"]
+    assert [Path(file).stem for file in kept.read_by("random_keys")] == ["gaussian_law", "random_keys"]
     plans = exhibits.plans_of_kept(kept)
     assert [*plans] == ["claims", "draw", "page"]
     assert plans["claims"]["made_by"]["parquet/random_keys"] == files.recorded(kept.results[2])
 
 
 def test_a_command_that_a_text_shows_means_the_reproduction():
-    files = {"default": "", "full": "workflow/presets/published.yaml", "mine": "FILE"}
+    files = {"default": "", "published": "", "full": "workflow/presets/published.yaml", "mine": "FILE"}
     for name, file in files.items():
         assert exhibits.command_options(name, PRESETS) == (file and f" --configfile {file}")
 
@@ -161,13 +258,15 @@ def test_each_stage_has_its_device(monkeypatch):
 def test_results_without_verdicts_and_ones_own_are_nothing_to_compare_with(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files = [f"{name}/settings.json" for name in ("begun", "done", "mine")]
-    for file in (*files, "done/parquet/claims.parquet", "mine/parquet/claims.parquet"):
+    for file in (*files, *(f"{name}/parquet/claims.parquet" for name in ("done", "mine", "torn"))):
         make(tmp_path / "results" / file)
     assert (
         exhibits.to_compare("done", "mine") == exhibits.to_compare("results/done", "mine") == "results/done"
     )
-    for name in ("nowhere", "begun", "mine", "results/mine"):
-        with pytest.raises(ValueError, match=f"against = '{name}': expected another finished .*: done$"):
+    for name in ("nowhere", "begun", "torn", "mine", "results/mine"):
+        with pytest.raises(
+            ValueError, match=f"against = '{name}': expected another finished .*: done, torn$"
+        ):
             exhibits.to_compare(name, "mine")
 
 
@@ -226,12 +325,15 @@ def test_a_batch_has_as_many_runs_of_one_kind_as_its_experiment_says_and_keeps_t
 
 
 MODELS = {
-    "only": ["bert", "gpt_bytes", "gpt", "rates"],
+    "only": ["bert", "rates", "gpt_bytes", "gpt"],
     "bert": {"seeds": {"none": 1, "layernorm": 0, "no_attention": 1}},
-    "gpt_bytes": {"seeds": NONE | {"layernorm": 2, "projection": 1, "no_attention": 2}, "ceiling_seeds": 1},
+    "gpt_bytes": {"seeds": NONE | {"layernorm": 2, "projection": 1, "scale": 1, "no_attention": 2}},
     "gpt": {"seeds": NONE | {"layernorm": 1, "scale": 1}, "ceiling_seeds": 0, "runs_per_job": "all"},
     "rates": {"like": "gpt_bytes", "learning_rate": [0.1, 0.2], "seeds": NONE | {"layernorm": 1}},
 }
+
+
+MODELS["gpt_bytes"]["ceiling_seeds"] = 1
 
 
 def test_what_is_measured_is_asked_of_the_settings():
@@ -245,6 +347,36 @@ def test_what_is_measured_is_asked_of_the_settings():
         "gpt_bytes/layernorm/0": "kcs",
         "gpt_bytes/layernorm/1": "ks",
         "gpt_bytes/projection/0": "kc",
+        "gpt_bytes/scale/0": "k",
         "gpt/layernorm/0": "k",
         "gpt/scale/0": "k",
     }
+
+
+@pytest.mark.parametrize(("size", "seconds"), [(500, 200), (6000, 200), (12_000, 400)])
+def test_time_limits_of_majority_jobs_grow_with_their_batches(size, seconds):
+    found = batches.batches(of_majority(mine=MINE | {"batch_size": size}), "majority")
+    assert found[f"mine/scale/{AT}/seeds_7_to_8"].minutes == 5 + math.ceil(seconds / 60)
+
+
+def test_time_limits_of_language_models_are_twice_the_estimate_on_a_cpu():
+    paper = planning.configured(
+        ROOT / "config.yaml", yaml.safe_load((PRESETS / "paper.yaml").read_text("utf-8"))
+    )
+    assert batches.step_seconds(paper, "gpt") == pytest.approx(0.61, abs=0.005)
+    bert = paper.language_model["bert"]
+    assert bert.task == "labelled", "whose logits take no time"
+    seconds = bert.batch_size * bert.context_length * bert.layers * (3e-6 + 1e-8 * bert.d_ff)
+    assert batches.step_seconds(paper, "bert") == pytest.approx(seconds)
+    model = {
+        "layers": 9,
+        "batch_size": 64,
+        "steps": [100, 200],
+        "seeds": NONE | {"layernorm": 2},
+        "runs_per_job": "all",
+    }
+    for device in ("cpu", "cuda"):
+        settings = settings_of(device=device, language_model={"only": ["gpt"], "gpt": model})
+        second = 2 * batches.step_seconds(settings, "gpt") if device == "cpu" else 0.03
+        (batch,) = batches.batches(settings, "language_model").values()
+        assert batch.minutes == 5 + math.ceil(600 * second / 60)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from layernorm_roles import provenance, random_streams
 from layernorm_roles.random_streams import Stream, generator
@@ -62,7 +63,7 @@ def test_no_two_streams_share_their_first_draws():
             first = tuple(generator(stream, *integers).integers(2**63, size=4))
             assert first not in seen, (stream, integers, seen[first])
             seen[first] = (stream, integers)
-    assert len(seen) > 500
+    assert len(seen) > 500 and [stream.number for stream in Stream] == [*range(len(Stream))]
     with pytest.raises(TypeError, match="RANDOM_KEYS"):
         generator(Stream.RANDOM_KEYS, 0, 3)
 
@@ -75,3 +76,5 @@ def test_the_sentence_in_the_metadata_makes_the_stream_again():
     expected = generator(Stream.RANDOM_KEYS, 7, 3, 5).standard_normal(3)
     np.testing.assert_array_equal(eval(first, scope).standard_normal(3), expected)
     assert random_streams.describe(()) == "nothing is random"
+    random_streams.seed_torch(7)
+    assert torch.initial_seed() == 7

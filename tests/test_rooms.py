@@ -63,6 +63,7 @@ def digest(*packages):
         ("norm.py", '"head"', '"layer"', True),
         ("norm.py", '{"a", "b"}', '{"a", "c"}', True),
         ("norm.py", "forward", "backward", True),
+        ("norm.py", "self, x", "self, *, x", True),
         ("table.csv", "a,b", "b,a", True),
         ("page.html.j2", "<p>", "<b>", True),
         ("text.yaml", "1", "1  # one", True),
@@ -90,8 +91,8 @@ def test_a_file_that_is_added_moved_or_renamed_counts(house):
 
 def test_a_version_counts_and_what_it_was_built_for_does_not(house, monkeypatch):
     versions = iter(["2.13.0+cpu", "2.13.0+cu130", "2.14.0"])
-    monkeypatch.setattr(rooms.metadata, "version", lambda name: next(versions))
-    found = [digest("torch") for _ in range(3)]
+    monkeypatch.setattr(rooms.metadata, "version", lambda name: next(versions) if name == "torch" else "1")
+    found = [digest("torch", "numpy") for _ in range(3)]
     rooms._version.cache_clear()
     assert found[0] == found[1] != found[2]
 
@@ -119,7 +120,7 @@ OF_MINE = {*OWN} - {"alone.py", "config.yaml", "lib/__init__.py"}
 
 @pytest.mark.parametrize(
     ("norm", "counts"),
-    [("mine.norm:Norm", OF_MINE), ("alone:Norm", {"alone.py"})],
+    [("mine.norm:Norm", OF_MINE), ("alone:Norm", {"alone.py"}), ("lib:Norm", {"lib/deep.py"})],
 )
 def test_the_code_of_a_norm_is_what_it_imports_and_what_lies_beside_it(tmp_path, monkeypatch, norm, counts):
     """But in the working folder, where anything may lie."""
@@ -184,6 +185,19 @@ def test_no_stage_reaches_a_module_outside_its_rooms(graph, stage, script):
         file, init = (path_of(module, *more) for more in ((), ("__init__",)))
         # A package that only names its parts computes nothing.
         assert file in own or init in own or only_names(rooms.PACKAGE / init), module
+
+
+@pytest.mark.parametrize("stage", catalogue.STAGES)
+def test_a_stage_that_compiles_or_runs_networks_names_the_packages_that_compute(stage):
+    sources = (
+        rooms.PACKAGE / file for file in files_of(catalogue.STAGES[stage].rooms) if file.endswith(".py")
+    )
+    found = {
+        name for file in sources for name in re.findall(r"(?m)^ *(?:import|from) (\w+)", file.read_text())
+    }
+    named = {*catalogue.STAGES[stage].packages}
+    assert named <= found | {"pillow"} and {"numba", "transformers"} & found <= named
+    assert {"numpy", "torch"} <= named or "numba" not in found
 
 
 def test_whatever_compiled_code_is_made_of_is_in_the_name_of_the_folder_that_keeps_it(graph):

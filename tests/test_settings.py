@@ -15,10 +15,12 @@ import pytest
 import yaml
 from schema_walk import keys
 
+from layernorm_roles import norms
 from layernorm_roles.planning import merged
 from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.json_schema import NAMED, for_editors
 from layernorm_roles.settings.loading import load, resolve
+from layernorm_roles.settings.text import Source
 
 ROOT = Path(__file__).parents[1]
 WRITTEN = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
@@ -127,6 +129,7 @@ majority: {d8: {like: d3}} -> majority.d3.like = 'd8': expected another experime
 majority: {d8: null} -> majority.d3.like = 'd8': expected another experiment
 majority: {only: [d8], d8: {test_share: 1.0e-320}} -> majority.d8.test_share = 1e-320: expected a share that puts
 majority: {only: [d8], d8: {split: partitions, sequences: 100, labellings: 100}} -> test_share = 0.2: expected
+majority: {only: [d8], d8: {test_share: 0.999999}} -> majority.d8.test_share = 0.999999: expected a share that puts
 statements: {batch_dependence: {batch_sizes: [1]}} -> statements.batch_dependence.batch_sizes = [1]
 statements: {geometry: {dtypes: [float32]}} -> statements.geometry.dtypes: unknown key
 text: {words: {corpus: {paths: ['*.txt']}}} -> text.words.corpus.paths = ['*.txt']: expected null beside kind
@@ -136,6 +139,27 @@ norms: {v: {like: scale, factor: 2, part: values}}, random_keys: {norms: [v]} ->
 majority: {d8: {seeds_per_job: 4}} -> majority.d8.seeds_per_job: unknown key; the nearest: runs_per_job
 majority: {only: [d3_uniform]} -> majority: expected seeds for at least one experiment
 majority: {d8: {steps: 10,000}} -> majority.d8.0: unknown key; known: sequence_length, 
+majority: {d8: {majority_gap: 48}} -> for each of the 1 admissible partitions
+majority: {d8: {sequence_length: 19}} -> majority.d8.classes = 20: expected at most sequence_length = 19
+majority: {d8: {learning_rate: [0.1, 1e-1]}} -> majority.d8.learning_rate = [0.1, '1e-1']: expected different values
+majority: {d8: {seeds: {layernorm_qk: 1}}} -> majority.d8.seeds = 'layernorm_qk': expected one of layernorm
+majority: {only: []} -> majority.only = []: expected a list of experiments
+random_keys: {norms: [projected_qk]} -> random_keys.norms = 'projected_qk': expected one of layernorm
+language_model: {gpt: {seeds: {layer_norm: 1}}} -> language_model.gpt.seeds = 'layer_norm': expected one of
+language_model: {gpt: {context_length: 64}}, text: {words: {long: {shortest: 9, longest: 64}}} -> sentences.longest
+statements: {placement: {heads: 3}} -> statements.placement.heads = 3: expected a divisor of d_model = 32
+text: {words: {long: {shortest: 1025}}} -> text.words.long.shortest = 1025: expected at most longest = 1024
+text: {words: {corpus: {kind: files}}} -> text.words.corpus.paths = None: expected a value
+text: {words: {corpus: {kind: hub, split: s, column: c}}} -> text.words.corpus.dataset = None: expected a value
+text: {words: {corpus: {kind: hub, dataset: d, column: c}}} -> text.words.corpus.split = None: expected a value
+text: {words: {corpus: {kind: hub, dataset: d, split: s}}} -> text.words.corpus.column = None: expected a value
+text: {words: {corpus: {dataset: d}}} -> text.words.corpus.dataset = 'd': expected null beside kind: wikipedia_sample
+text: {words: {long: {source: {kind: parquet, paths: [a], dataset: d}}}} -> text.words.long.source.dataset = 'd': expec
+text: {words: {sentences: {source: {kind: hub, dataset: d, split: s, column: c, paths: [a]}}}} -> sentences.source.paths
+pretrained: {minilm: {text: letters}} -> pretrained.minilm.text = 'letters': expected one of words, bytes
+pretrained: {minilm: {package: null}} -> package, path, hub = None: expected exactly one of the three
+pretrained: {minilm: {hub: a/b}} -> package, path, hub = 'package, hub': expected exactly one of the three
+pretrained: {minilm: {package: null, path: a}} -> pretrained.minilm.folder = 'model': expected a package beside it
 """
 """What is laid over config.yaml -> what is said about it."""
 
@@ -143,6 +167,10 @@ majority: {d8: {steps: 10,000}} -> majority.d8.0: unknown key; known: sequence_l
 BYTES_ALONE = {"words": None, "bytes": {"like": None, **DEFAULT["text"]["bytes"]}}
 MANY = {"gpt": {"learning_rate": [0.001 + i / 1e6 for i in range(3000)]}}
 MORE = [({"text": BYTES_ALONE}, "language_model.gpt.text = 'words': expected one of bytes")]
+HUB = {"kind": "hub", "dataset": "d", "split": "s", "column": "c"}
+for more, says in (({}, "training = 'hub'"), ({"label_column": "l"}, "validation = None")):
+    labelled = {"bert": {"task": "labelled", "training": HUB | more}}
+    MORE += [({"language_model": labelled}, f"language_model.bert.{says}: expected a source")]
 MORE += [({"language_model": MANY}, "Tuple should have at most 100 items")]
 
 
@@ -155,6 +183,44 @@ def test_values_that_cannot_work_together_are_explained(overlay, says):
     with pytest.raises(ValueError, match="not usable") as error:
         load(merged(WRITTEN, overlay))
     assert says in str(error.value) and "pydantic" not in str(error.value)
+
+
+EDGES = """
+majority: {d8: {sequence_length: 7, classes: 7, majority_gap: 5, sequences: 10, labellings: 11}}
+majority: {d8: {sequence_length: 7, classes: 2, majority_gap: 3, sequences: 19, split: partitions, test_share: 0.5}}
+majority: {d8: {steps: 500, schedule_steps: 500}}
+random_keys: {keys: [5, 5]}
+statements: {placement: {depths: [7, 6]}}
+text: {words: {long: {shortest: 1024}, split: {training: 0.1, validation: 0.2, held_out: 0.7}}}
+"""
+"""What is laid over config.yaml and lies at the last value that is allowed."""
+
+
+@pytest.mark.parametrize("overlay", EDGES.strip().splitlines())
+def test_the_last_value_that_is_allowed_is_accepted(overlay):
+    overlay = yaml.safe_load(f"{{{overlay}}}")
+    load(merged(WRITTEN, overlay | {"majority": {"only": ["d8"], **overlay.get("majority", {})}}))
+
+
+def test_norms_are_tried_in_the_shapes_of_all_that_uses_them(monkeypatch):
+    overlay = {"majority": {"only": ["d8"], "d8": {"d_model": [3, 5], "seeds": {"scale": 2}}}}
+    overlay |= {"random_keys": {"keys": [3, 9], "dimensions": [4, 5], "matrices": 7}}
+    uses = [*load(merged(WRITTEN, overlay)).variants_used()]
+    found = {(use.key, use.variant): use.shapes for use in uses}
+    assert found["majority.d8.seeds", "scale"] == ((20, 3), (20, 5))
+    assert found["random_keys.norms", "none"] == ((7, 9, 4), (7, 9, 5))
+    assert found["language_model.gpt_bytes.seeds", "projection"] == ((4, 128, 64),)
+    tried, own = [], {"norms": {"mine": "a:B"}, "majority": {"d8": {"seeds": {"mine": 1}}}}
+    monkeypatch.setattr(norms, "probe", lambda *tried_with: tried.append(tried_with))
+    load(merged(WRITTEN, merged(overlay, own)))
+    assert tried == [("a:B", (20, 3)), ("a:B", (20, 5))]
+
+
+def test_sources_that_differ_in_what_is_downloaded_have_files_of_their_own():
+    source = {"kind": "hub", "dataset": "a/b", "config": "c", "split": "s", "column": "t"}
+    changes = ({key: "a_b"} for key in ("dataset", "config", "split", "column", "label_column", "joined_by"))
+    made = [Source(**source | change).file_name for change in ({}, *changes, {"limit": 3}, {"licence": "l"})]
+    assert len(set(made)) == 8 and made[0] == made[-1]
 
 
 JUNK = [None, -1, 2.5, float("nan"), "x", [], {}, {"a": 1}, {1: 2}, {None: 3}, datetime.date(2026, 1, 1)]

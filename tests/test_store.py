@@ -14,7 +14,7 @@ from planned import planned
 from layernorm_roles import files, store
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
-from layernorm_roles.schemas import SCHEMAS
+from layernorm_roles.schemas import CEILING_SHARES, SCHEMAS
 
 ORIGIN = provenance({"steps": 3}, "cpu", Stream.RANDOM_KEYS)
 TABLE = "majority_metrics"
@@ -38,6 +38,9 @@ def test_what_is_written_is_read_says_where_it_comes_from_and_has_equal_bytes(me
     assert origin["table"] == TABLE and origin["config"] == '{"steps": 3}'
     assert len(origin["config_sha256"]) == 64 and "Stream.RANDOM_KEYS, seed, n, d" in origin["seed_rule"]
     assert pq.read_schema(path).field("test_loss").metadata[b"unit"] == b"nats per token"
+    assert store.read(path, TABLE, {"steps": 3}).equals(found)
+    with pytest.raises(ValueError, match=r"metrics\.parquet: a file of another run \(steps = 3, expected 4"):
+        store.read(path, TABLE, {"steps": 4})
     before = path.read_bytes()
     store.write(metrics, TABLE, path, ORIGIN)
     assert path.read_bytes() == before
@@ -141,6 +144,8 @@ def test_no_file_of_another_job_or_of_a_job_that_is_planned_otherwise_now_is_tak
     other = r"b\.parquet: a file of another run \(job = 'b', expected 'a'; steps = 4"
     with pytest.raises(ValueError, match=other):
         store.collect(before, [b, a], TABLE, out)
+    with pytest.raises(ValueError, match="zip"):
+        store.collect(before, [a], TABLE, out)
     planned(tmp_path, "a", steps=5)
     with pytest.raises(ValueError, match="planned anew since"):
         store.collect(before, [a, b], TABLE, out)
@@ -168,3 +173,13 @@ print(len(os.listdir("/proc/self/task")) - len(before))
     plan = planned(tmp_path, f"tables/{TABLE}", ["majority"])
     command = [sys.executable, "-c", program, plan.path, path, tmp_path / "all.parquet"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "0\n"
+
+
+def test_columns_are_of_the_types_that_the_list_names_and_blocks_of_columns_are_put_in():
+    kinds = {field.name: (str(field.type), field.nullable) for field in SCHEMAS["key_selectability"]}
+    assert kinds["head"] == ("int64", True) and kinds["causal"] == ("bool", False)
+    assert kinds["min_margin"] == ("double", True) and kinds["model"] == ("string", False)
+    assert SCHEMAS["majority_vectors"].field("vector").type.equals(pa.list_(pa.float64()))
+    assert not any(name.startswith("of ") for name in SCHEMAS)
+    decade = [share for share in CEILING_SHARES if 0.01 <= share < 0.1]
+    assert (CEILING_SHARES[0], CEILING_SHARES[-1], len(decade)) == (0.001, 1.0, 50) and 0.5 in CEILING_SHARES

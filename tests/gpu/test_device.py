@@ -73,7 +73,8 @@ def test_other_numbers_stop_the_run_with_both_or_are_a_warning_if_settings_say_s
         card()[0].compare(derivatives(Model(wrong)), "run")
     gpu, _ = card("warn")
     gpu.compare(derivatives(Model(wrong)), "run")
-    gpu.check([Operator("identity", lambda x: x * (1 + 1e-3 * (x.dtype == torch.float32)), ((4, 3),))], "run")
+    errs = Operator("identity", lambda x: x * (1 + 1e-3 * (x.dtype == torch.float32)), ((4, 3),))
+    gpu.check([Operator("right", lambda x: x, ((4, 3),)), errs], "run")
     said = capsys.readouterr().err
     assert "warning: run: the GPU computes other numbers than the CPU" in said
     assert "float32 than in float64: identity: its result is 0.001" in said
@@ -85,12 +86,18 @@ def test_other_numbers_stop_the_run_with_both_or_are_a_warning_if_settings_say_s
     [
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 3.07 GiB.\nMore lines"),
         RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory"),
+        MemoryError(),
     ],
 )
 def test_used_up_memory_says_what_to_lower(error):
     says = r"the memory of the machine is used up; lower batch_size\n\(.+\)$"
     with pytest.raises(ValueError, match=says), Device().memory_advice("lower batch_size"):
         raise error
+
+
+def test_other_errors_stay_what_they_are():
+    with pytest.raises(RuntimeError, match=r"^sizes differ$"), Device().memory_advice("lower batch_size"):
+        raise RuntimeError("sizes differ")
 
 
 def test_a_cpu_needs_nothing_and_compares_nothing():
@@ -122,6 +129,7 @@ def test_auto_is_the_gpu_of_this_machine_and_jobs_mean_what_planning_meant(monke
     choice = choose("auto")
     assert choice.device == device and f"finds {number or 'no GPU'} here" in choice.why
     hand_down(choice)
+    hand_down(choose("cuda" if device == "cpu" else "cpu"))
     monkeypatch.setattr(torch.cuda, "is_available", None)
     assert choose("auto").device == device
 
@@ -176,6 +184,10 @@ def test_a_gradient_on_either_device_alone_is_a_difference():
 )
 def test_an_operator_is_compared_with_itself_in_float64(function, said):
     found = agreement.operator_difference(Operator("square", function, ((4, 3),)), "cpu")
+    row = Operator(
+        "square", lambda x, y, i: y + function(x[i]), ((5, 3), (4, 3)), (torch.tensor([4, 1, 2, 0]),)
+    )
+    assert (agreement.operator_difference(row, "cpu") is None) == (said is None)
     assert found is None if said is None else found.startswith(f"square: {said}")
 
 

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from numba import njit
 
-from layernorm_roles import elementary
 from layernorm_roles.majority import kernel
 from layernorm_roles.majority.model import pair_loss
 from layernorm_roles.majority.parameters import LossParameters, Sizes
@@ -101,36 +99,6 @@ def test_the_first_of_tied_classes_is_the_prediction():
     parameters.embedding[:] = parameters.embedding[0]
     _, correct = kernel.loss_only(counts, label, parameters)
     assert correct == 50 * (label == 0).sum() > 0
-
-
-@njit
-def exp_all(x, out):
-    for i in range(len(x)):
-        out[i] = elementary.exp(x[i])
-
-
-@njit
-def log_all(x, out):
-    for i in range(len(x)):
-        out[i] = elementary.log(x[i])
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_errors_of_exponential_and_logarithm_in_units_in_the_last_place(dtype):
-    rng = np.random.default_rng(0)
-    x = np.concatenate([rng.uniform(-87, 0, 200_000), -(10.0 ** rng.uniform(-12, 1, 200_000)), [0.0]])
-    x = x.astype(dtype)
-    y = np.concatenate([1 - x, 1 + 10.0 ** rng.uniform(-9, 30, 200_000), [1.0]]).astype(dtype)
-    for function, exact, at, ulp in ((exp_all, np.exp, x, 1), (log_all, np.log, y, 3)):
-        out, truth = np.empty_like(at), exact(at.astype(np.longdouble))
-        function(at, out)
-        assert (np.abs(out - truth) <= ulp * np.spacing(truth.astype(dtype))).all()
-    edges = np.array([np.nan, -np.inf, -1e30, -0.0], dtype)
-    out = np.empty_like(edges)
-    exp_all(edges, out)
-    np.testing.assert_array_equal(out, np.array([np.nan, 0, 0, 1], dtype))
-    log_all(np.array([np.nan, np.inf, 1, 2], dtype), out)
-    np.testing.assert_array_equal(out, np.array([np.nan, np.inf, 0, np.log(dtype(2))], dtype))
 
 
 @pytest.mark.parametrize(

@@ -70,13 +70,23 @@ def test_each_query_head_has_ceilings_of_its_own_on_the_shared_keys():
     for head in (0, 1):
         rows = found[(found["head"] == head) & (found.queries == "norm") & (found.normalised == "as used")]
         behind = ceilings.queries_behind_norm(made, head)
-        np.testing.assert_allclose(rows.upper, of_keys(made.keys[0], behind).upper)
+        known = of_keys(made.keys[0], behind)
+        np.testing.assert_allclose(rows[["lower", "upper"]], np.column_stack([known.lower, known.upper]))
+        assert (
+            rows.position.tolist() == [*range(N)] and {*rows.n_keys} == {N} and {*rows.dimensions} == {D_HEAD}
+        )
         uppers.append(rows.upper.to_numpy())
         scores = np.where(made.visible, SCALING * made.queries[head] @ made.keys[0].T, -np.inf)
         weights = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
         np.testing.assert_allclose(rows.received_max, weights.max(axis=0))
     assert abs(uppers[0] - uppers[1]).max() > 1e-3 and (found.layer == 1).all()
-    assert found[found.normalised == "without norm"].received_max.isna().all()
+    free = found[found.normalised == "without norm"]
+    assert free.received_max.isna().all() and len(free) == 2 * 2 * N
+    for queries, behind in (("any", None), ("norm", ceilings.queries_behind_norm(made, 1))):
+        rows = free[(free["head"] == 1) & (free.queries == queries)]
+        np.testing.assert_allclose(rows.upper, of_keys(keys.keys_without_norm(made)[0], behind).upper)
+    unknown = ceilings.pairs(replace(made, norm=None), ["without norm", "as used"])
+    assert {*unknown.queries} == {"any"} and {*unknown.normalised} == {"as used"}
 
 
 def test_sums_over_layers_and_contexts_are_those_of_their_pairs():
@@ -128,7 +138,7 @@ def test_margins_and_residuals_are_rounded_to_the_side_of_caution_and_causal_hea
 
 def test_tokens_are_listed_of_the_layer_in_which_most_keys_cannot_get_half():
     """That is layer 2 for the queries behind the norm, and not for all queries or for other keys."""
-    uppers = {"layer": [1, 2, 3], "upper": [[0.4, 0.6, 0.7], [0.4, 0.3, 0.7], [0.8, 0.6, 0.7]]}
+    uppers = {"layer": [1, 2, 3], "upper": [[0.4, 0.5, 0.5], [0.4, 0.3, 0.7], [0.8, 0.6, 0.7]]}
     made = pd.DataFrame(uppers).explode("upper").assign(head=0, context=5, position=[0, 1, 2] * 3)
     made = made.astype({"upper": float}).assign(queries="norm", normalised="as used", received_max=0.1)
     other = made.assign(upper=np.where(made.layer == 2, 0.9, 0.1))
@@ -162,6 +172,33 @@ def test_no_key_receives_more_than_its_ceiling(architecture, model, saved):
             np.testing.assert_allclose(received.loc[(number, head)], of_head.max(axis=0), atol=1e-6)
     assert set(upper) == ({"any"} if architecture in ("llama", "qwen3") else {"any", "norm"})
     assert "norm" not in upper or (upper["norm"] <= upper["any"] + 1e-9).all(), "fewer queries cannot do more"
+
+
+def test_a_rotation_turns_pairs_of_the_first_coordinates_and_leaves_the_others():
+    x, angles = np.random.default_rng(0).standard_normal((3, N, 6)), np.arange(2 * N).reshape(N, 2)
+    both = np.hstack([angles, angles])
+    turned = (x[..., :2] + 1j * x[..., 2:4]) * np.exp(1j * angles)
+    known = np.concatenate([turned.real, turned.imag, x[..., 4:]], axis=-1)
+    np.testing.assert_allclose(Rotation(np.cos(both), np.sin(both))(x), known)
+
+
+@pytest.mark.parametrize("kind", ["layernorm", "rmsnorm"])
+def test_a_stream_without_its_norm_has_the_mean_square_of_the_normed_stream(kind):
+    made = layer(kind)
+    projection = Projection(np.eye(D)[None], np.zeros((1, D)), None, None)
+    norm = replace(made.norm, gain=np.ones(D), bias=np.zeros(D), eps=0.5)
+    found = keys.keys_without_norm(replace(made, norm=norm, key_projection=projection))[0]
+    assert np.square(found).mean() == pytest.approx(np.square(norm(made.before_norm)).mean())
+    factors = found / norm.centred(made.before_norm)
+    np.testing.assert_allclose(factors, factors[0, 0])
+
+
+def test_of_what_is_not_known_there_are_no_keys():
+    made = replace(layer("layernorm"), before_norm=None, norm=None, attention_input=None)
+    for site in ("before_norm", "after_norm", "after_norm_exact", "head_without_norm"):
+        assert keys.stacks_at(site, made, (1,)) == []
+    alone = {"queries": made.queries[:, :1], "keys": made.keys[:, :1], "visible": made.visible[:1, :1]}
+    assert keys.stacks_at("head_cut", replace(made, **alone), (1,)) == []
 
 
 def test_heads_are_cut_to_where_their_keys_differ_most():

@@ -62,6 +62,10 @@ def test_queries_and_keys_keep_their_norms(model):
     assert kinds == [(1, 10, 24)] * 5
 
 
+def test_a_model_whose_norms_are_unknown_has_no_shifts(model):
+    assert projected.shifts(model("gpt_neox"), CONTEXTS).empty
+
+
 def test_random_directions_are_as_long_as_the_ones_vector_and_orthogonal_to_it():
     one, other = (projected.random_direction(24, context) for context in (0, 1))
     for u in (one, other):

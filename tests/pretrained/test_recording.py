@@ -10,7 +10,8 @@ from random_models import random_network
 from safetensors.numpy import load_file, save_file
 from transformers import AutoModel
 
-from layernorm_roles.pretrained import recording
+from layernorm_roles.heads.layer import Rotation
+from layernorm_roles.pretrained import projections, recording
 from layernorm_roles.pretrained.source import files_at
 
 TOKENS = [3, 1, 41, 59, 2, 6, 53, 5, 8, 9]
@@ -73,6 +74,42 @@ def test_a_known_name_with_an_unknown_meaning_gives_heads_only(model):
     assert second.attention_input is None
 
 
+def test_scores_have_the_scaling_that_the_model_gives_them(model):
+    model = model("llama")
+    model.network.layers[1].self_attn.scaling = 0.3
+    assert [layer.scaling for layer in model.record(TOKENS)] == [pytest.approx(6**-0.5), 0.3]
+
+
+@pytest.mark.parametrize(
+    ("module", "kind"),
+    [
+        (torch.nn.LayerNorm(6, eps=0.1), "layernorm"),
+        (torch.nn.LayerNorm(6, elementwise_affine=False), "layernorm"),
+        (torch.nn.RMSNorm(6, eps=0.1), "rmsnorm"),
+        (torch.nn.Tanh(), None),
+    ],
+)
+def test_a_norm_is_what_gives_the_numbers_of_the_module(module, kind):
+    x = np.random.default_rng(0).standard_normal((3, 6)) + 1
+    y = module.double()(torch.from_numpy(x)).detach().numpy()
+    found = projections.learned_norm(module, x, y)
+    assert found is kind is None or found.kind == kind
+    assert projections.learned_norm(module, x, y * (1 + 1e-4)) is None
+
+
+def test_a_rotation_that_a_module_does_not_use_is_not_read_into_it():
+    module, rotation = torch.nn.Module(), Rotation(np.zeros((5, 2)), np.ones((5, 2)))
+    module.q_proj, module.k_proj = torch.nn.Linear(6, 4).double(), torch.nn.Linear(6, 2).double()
+    x = np.random.default_rng(0).standard_normal((5, 6))
+    given = [
+        linear(torch.from_numpy(x)).detach().unflatten(1, (-1, 2)).transpose(0, 1).numpy()
+        for linear in (module.q_proj, module.k_proj)
+    ]
+    for queries, keys, used in ((*given, None), (*map(rotation, given), rotation)):
+        found = projections.projections(module, x, queries, keys, (None, None), rotation)
+        assert [one.rotation for one in found] == [used, used]
+
+
 def test_recording_leaves_the_model_as_it_was(model):
     model = model("llama")
     first, _, again = (model.record(tokens) for tokens in (TOKENS, TOKENS[:4], TOKENS))
@@ -131,5 +168,18 @@ def test_a_mask_may_hide_keys_and_not_add_numbers_to_scores():
     hidden = recording._visible(torch.nn.Identity(), mask, 3, None)
     assert np.argwhere(~hidden).tolist() == [[0, 1]]
     mask[..., 2, 0] = -1.0
-    with pytest.raises(ValueError, match="Identity adds numbers to scores"):
-        recording._visible(torch.nn.Identity(), mask, 3, None)
+    of_heads = torch.ones(1, 2, 3, 3, dtype=torch.bool)
+    assert recording._visible(torch.nn.Identity(), of_heads, 3, None).all()
+    of_heads[0, 1, 2, 0] = False
+    for each in (mask, of_heads):
+        with pytest.raises(ValueError, match="Identity adds numbers to scores"):
+            recording._visible(torch.nn.Identity(), each, 3, None)
+
+
+@pytest.mark.parametrize("name", ["position_bias", "softcap", "s_aux"])
+def test_attention_that_is_more_than_inner_products_is_refused(name):
+    """And one whose queries are not those of its keys, as between an encoder and a decoder."""
+    queries, keys = torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 3, 4)
+    for options, says in (({name: 0.0}, f"Identity has {name}"), ({}, "has 2 queries for 3 keys")):
+        with pytest.raises(ValueError, match=says):
+            recording._attend(recording._Calls(), torch.nn.Identity(), queries, keys, keys, None, **options)

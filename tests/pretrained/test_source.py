@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import sys
+from fnmatch import fnmatch
 
 import pytest
 
@@ -103,12 +104,23 @@ def test_weights_of_another_sha256_are_refused(model):
         locate("m", at(model, sha256=right))
 
 
-def test_a_hub_that_is_not_reached_is_named(monkeypatch):
+def test_a_hub_gives_a_folder_and_one_that_is_not_reached_is_named(model, monkeypatch):
     import huggingface_hub
 
     def unreachable(*arguments, **options):
         raise OSError("no network\nat all")
 
+    wanted = []
+
+    def downloaded(name, allow_patterns):
+        wanted.extend((name, *allow_patterns))
+        return str(model)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", downloaded)
+    assert locate("m", PretrainedModel(hub="a/b", **SIZES)).folder == model
+    files = ("config.json", "merges.txt", "tokenizer.model", "model.safetensors", "pytorch_model.bin")
+    taken = [name for name in files if any(fnmatch(name, pattern) for pattern in wanted)]
+    assert wanted[0] == "a/b" and taken == [*files[:-1]]
     monkeypatch.setattr(huggingface_hub, "snapshot_download", unreachable)
     with pytest.raises(ValueError, match=r"^pretrained.m.hub = 'a/b': expected .*\(no network\)$"):
         locate("m", PretrainedModel(hub="a/b", **SIZES))

@@ -32,7 +32,7 @@ def test_the_law_has_every_dimension_and_grows_with_it():
     assert len(table) == 5 * 2 * 2
     found = table.pivot(index=["causal", "share"], columns="d", values="n")
     # Half of the keys in five dimensions and in six, among the keys before.
-    assert found.isna().sum().sum() == 2
+    assert found.isna().sum().sum() == 2 and found.loc[False, 0.5][5] == law.keys_for(0.5, 5, False, 300)
     assert (found.diff(axis=1).iloc[:, 1:].fillna(1) > 0).all().all()
     assert (found.loc[True].fillna(1e9) >= found.loc[False]).all().all()
 
@@ -56,6 +56,7 @@ def test_each_precision_gets_the_matrices_of_the_main_table_with_the_eps_that_is
         ("none", 20, 5, expected_unselectable(20, 5)),
         ("projection", 20, 6, expected_unselectable(20, 5)),
         ("projection", 4, 1, 4.0),
+        ("projection", 1, 1, 0.0),
         *((f"layernorm{kind}", 20, 5, 0.0) for kind in ("", "_shrunk", "_affine")),
         ("layernorm", 20, 2, None),
         ("scale", 20, 2, 0.0),
@@ -93,8 +94,13 @@ def test_every_norm_gets_the_same_matrices_and_rows_are_what_single_ones_give(tm
         found, row = [certify(matrix, flat=True) for matrix in normed], rows.loc[norm]
         margins = [one.margin[one.verdict == "selectable"].min() for one in found]
         assert row.min_margin == pytest.approx(min(margins), rel=1e-6)
+        residuals = [each for one in found for each in one.residual[one.verdict == "unselectable"]]
+        assert row.max_residual == pytest.approx(max(residuals, default=np.nan), rel=1e-6, nan_ok=True)
+        assert row.n_borderline == sum((one.verdict == "borderline").sum() for one in found)
         counts = np.array([(one.verdict == "unselectable").sum() for one in found])
         assert row.any_unselectable == (counts > 0).mean() and row.mean_unselectable == counts.mean()
         assert row.std_unselectable == np.std(counts, ddof=1)
-    assert rows.std_unselectable["none"] > 0
+    assert rows.std_unselectable["none"] > 0 and np.isnan(rows.max_residual["layernorm"])
+    alone = measure._row(norms.build("none", 3), np.ones((2, 1, 3)))
+    assert np.isnan(alone["min_margin"]) and alone["matrices"] == 2, "a key alone has no rival"
     assert rows.expected_unselectable["none"] == expected_unselectable(12, 4)

@@ -100,6 +100,15 @@ def test_untrained_gradients_are_autograds_of_the_first_layer():
 def test_reduce_vocabulary():
     tokens = np.array([7, 7, 7, 3, 3, 9, 5])
     assert R.reduce_vocabulary(tokens, 3).tolist() == [0, 0, 0, 1, 1, 2, 2]
+    assert R.reduce_vocabulary(tokens, 4).tolist() == [0, 0, 0, 1, 1, 3, 2], (
+        "of equal ones the smaller id first"
+    )
+
+
+def test_windows_are_drawn_from_the_whole_text():
+    rng = np.random.default_rng(0)
+    drawn = np.concatenate([R._windows(rng, np.arange(7), 5) for _ in range(20)])
+    assert {tuple(window) for window in drawn.tolist()} == {(0, 1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 6)}
 
 
 def test_parameters_are_drawn_by_seed_with_xaviers_variances_alike_for_every_placement():
@@ -150,8 +159,9 @@ DEEP = T.TransformerShape("pre", depth=3, d_model=64, heads=2, context_length=10
 
 
 def test_windows_are_judged_on_another_part_of_the_text():
-    fitted, judged = position.probe_windows(np.arange(4000), 10, seed=1)
-    assert fitted.max() < 2010 and judged.min() >= 2000
+    fitted, judged = position.probe_windows(np.arange(41), 10, seed=1)
+    edges = [part.item() for windows in (fitted, judged) for part in (windows.min(), windows.max())]
+    assert edges == [0, 19, 20, 39] and (fitted.diff() == 1).all()
     assert fitted.shape == judged.shape == (position.WINDOWS, 11)
 
 
@@ -162,6 +172,18 @@ def test_the_probe_is_judged_on_windows_that_it_was_not_fitted_to():
     fitted, judged = torch.arange(11).expand(40, 11), torch.tensor([*range(9, -1, -1), 0]).expand(40, 11)
     assert position.position_accuracy(DEEP, matrices, torch.stack([fitted, fitted]))[0, 0] == 1
     assert position.position_accuracy(DEEP, matrices, torch.stack([fitted, judged]))[0, 0] == 0
+
+
+def test_the_probe_is_a_ridge_regression_with_a_constant(monkeypatch):
+    monkeypatch.setattr(position, "RIDGE", 0.5)
+    fitted, judged = torch.randn(
+        (2, 2, 60, 3), generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    for run, found in enumerate(position._named(fitted, judged, 4)):
+        x, y = (np.column_stack([part[run].numpy(), np.ones(60)]) for part in (fitted, judged))
+        places, ridge = np.arange(60) % 4, 0.5 * np.trace(x.T @ x) / 4 * np.eye(4)
+        scores = y @ np.linalg.inv(x.T @ x + ridge) @ x.T @ np.eye(4)[places]
+        assert found == np.mean(scores.argmax(axis=1) == places)
 
 
 def test_a_diverged_run_has_no_accuracy():

@@ -231,6 +231,14 @@ def test_every_quantity_of_the_arithmetic_is_what_plain_formulas_give(table):
         assert found[key] == pytest.approx(value, rel=1e-6, abs=1e-12), key
 
 
+def test_the_shape_is_computed_up_to_a_size_and_what_is_no_number_is_infinitely_large(monkeypatch):
+    monkeypatch.setattr(geometry, "AXES_UP_TO", 3)
+    found = geometry.measure(SETTINGS, seed=0)
+    assert {*found[found.input_norm.isna()].n} == {2, 3} and {*found.n} == {2, 3, 16}
+    assert geometry._largest(torch.tensor([1.0, torch.nan])) == torch.inf
+    assert geometry._largest(torch.tensor([1.0, -3.0])) == 3
+
+
 def test_the_shape_deviates_where_outputs_do(monkeypatch):
     """A bias of a quarter too much, and a sphere twice as large, are seen."""
     rng = generator(Stream.GEOMETRY, 0, 16)

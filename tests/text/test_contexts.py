@@ -42,6 +42,9 @@ ENGLISH = 'A heading\nOne is here. Two is "there"! (Three) of 3.5 m?  "Four" end
         # Where no line ends like a sentence each is one.
         ("ประโยคแรก\n\n  ประโยคที่สอง \n", ["ประโยคแรก", "ประโยคที่สอง"]),
         ("roses are red\nviolets are blue", ["roses are red", "violets are blue"]),
+        *((f"Α{stop} Β{stop}", [f"Α{stop}", f"Β{stop}"]) for stop in "॥۔։።"),
+        ("一！二？（三。）四｡", ["一！", "二？", "（三。）", "四｡"]),
+        ("Eins. “Zwei. „Drei. ¡Vier! 5 is. (Six.", ["Eins.", "“Zwei.", "„Drei.", "¡Vier! 5 is.", "(Six."]),
         ("", []),
     ],
 )
@@ -52,6 +55,6 @@ def test_sentences_end_like_sentences_and_headings_are_left_out(text, found):
 def test_sentences_beyond_the_longest_and_below_the_shortest_are_left_out():
     bytewise = tokenizer.train(["a"], 256)
     texts = ["No. Ten bytes. These are more bytes than are allowed here."]
-    settings = Contexts(source=None, shortest=4, longest=12, contexts=1)
+    settings = Contexts(source=None, shortest=10, longest=10, contexts=1)
     ((document, tokens),) = contexts.candidates("sentences", settings, texts, bytewise)
     assert (document, bytewise.decode(tokens)) == (0, "Ten bytes.")

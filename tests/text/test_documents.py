@@ -29,6 +29,9 @@ def test_sample_is_clean_text_and_gensim_is_not_imported():
     texts = read(kind="wikipedia_sample", limit=12)
     assert len(texts) == 12 and texts[0].startswith("Anarchism is a political philosophy")
     assert "gensim" not in sys.modules
+    stated = ({"kind": "wikipedia_sample", "licence": "x"}, {"licence": "x"}, {})
+    licences = [documents.licence(Source(**{"kind": "files", "paths": ["a"]} | keys)) for keys in stated]
+    assert licences == [documents.LICENCE, "x", "not stated"]
     assert not any(markup in text for markup in ("{{", "<ref", "''", "{|", "Category:") for text in texts)
 
 
@@ -54,10 +57,16 @@ def test_cleaning_keeps_words_and_drops_the_rest():
         "[[File:a.png|thumb|a [[link]] inside]]\n{| class=x\n| cell [[link]]\n|}\n== Heading ==\n[[Category:Light]]"
     )
     assert documents.clean(wikitext).split() == ["Albedo", "is", "a", "reflecting", "power.", "Heading"]
+    broken = (
+        "\n\n One ''two\n\n\n\n{| class=x\n| cell\n ! head\n<ref name=a>three <b>four</b> </ref>five</i>\n"
+    )
+    assert documents.clean(broken) == "One two\n\nfive"
 
 
 @pytest.mark.parametrize("around", ["{}", "'''{}'''", "== {} ==", "[[page|{}]]", "<div>{}</div>", "* ''{}''"])
-@pytest.mark.parametrize("gone", ["<ref>a source</ref>", "[[File:a.png|a caption]]", "<gallery>a</gallery>"])
+@pytest.mark.parametrize(
+    "gone", ["<REF>a source</REF>", "[[File:a.png|a caption]]", "<gallery>a</gallery>", "[[image:a|b]]"]
+)
 def test_what_is_dropped_is_dropped_inside_other_nodes(around, gone):
     assert re.findall("[a-z]+", documents.clean(around.format(f"kept {gone} words"))) == ["kept", "words"]
 
@@ -66,6 +75,8 @@ def test_text_files_and_parquet(tmp_path):
     (tmp_path / "b.txt").write_text("second")
     (tmp_path / "a.txt").write_text("first é")
     assert read(kind="files", paths=[str(tmp_path / "*.txt")]) == ["first é", "second"]
+    each = [str(tmp_path / name) for name in ("b.txt", "a.txt")]
+    assert read(kind="files", paths=each, limit=1) == ["second"], "in the order of the paths"
     pd.DataFrame({"body": pd.Categorical(["x", "y", "x"])}).to_parquet(tmp_path / "x.parquet")
     assert read(kind="parquet", paths=[str(tmp_path / "x.parquet")], column="body") == ["x", "y", "x"]
 
@@ -129,7 +140,7 @@ def test_a_hub_that_does_not_answer_says_what_to_do(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", ["parquet", "hub"])
 def test_empty_texts_and_repeated_paragraphs_are_left_out_up_to_the_limit(kind, hub, tmp_path):
     """A dataset of questions has a row for every question, and so a paragraph several times in a row."""
-    rows = {"title": list("aaabbc"), "context": ["p", "p", None, "r", "p", " "], "question": list("123456")}
+    rows = {"title": list("caaabbc"), "context": [" ", "p", "p", None, "r", "p", "\n"], "number": range(7)}
     keys, take = hub(rows, "context"), partial(read_downloaded, tmp_path)
     if kind == "parquet":
         pd.DataFrame(rows).to_parquet(tmp_path / "x.parquet")
@@ -142,13 +153,21 @@ def test_empty_texts_and_repeated_paragraphs_are_left_out_up_to_the_limit(kind, 
         take(**keys, joined_by="author")
 
 
-def test_only_what_is_read_is_downloaded_and_what_is_not_there_is_said(hub, tmp_path):
+def test_only_what_is_read_is_downloaded_and_what_is_not_there_is_said(hub, tmp_path, monkeypatch):
     keys = hub({"title": list("abc"), "text": ["one", "two", "three"]}, "text")
     limited = Source(kind="hub", **keys, limit=2)
     assert limited.file_name != Source(kind="hub", **keys).file_name
-    downloads.download(limited, tmp_path / limited.file_name)
+    monkeypatch.setattr(downloads, "TOGETHER", 2)
+    for source, number in ((limited, 2), (Source(kind="hub", **keys), 3)):
+        assert downloads.download(source, tmp_path / source.file_name) == number
+    assert list(documents.read(source, tmp_path)) == ["one", "two", "three"]
     assert pd.read_parquet(tmp_path / limited.file_name).to_dict("list") == {"text": ["one", "two"]}
     with pytest.raises(ValueError, match=r"missing|not there|no such"):
         list(documents.read(limited, tmp_path / "elsewhere"))
     with pytest.raises(ValueError, match="was not downloaded"):
         list(documents.read(limited))
+
+
+def test_a_dataset_without_texts_is_refused(hub, tmp_path):
+    with pytest.raises(ValueError, match="has no texts"):
+        read_downloaded(tmp_path, **hub({"text": [" ", None]}, "text"))

@@ -1,6 +1,7 @@
 """The prepared text: training documents in the letters a to f, validation in g to l, held-out ones in m to r."""
 
 import hashlib
+import math
 import re
 import shutil
 
@@ -11,7 +12,9 @@ from default_settings import example
 from layernorm_roles import files, random_streams, store
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.settings.text import Text
+from layernorm_roles.text import prepare as module
 from layernorm_roles.text import tokenizer
+from layernorm_roles.text.contexts import windows
 from layernorm_roles.text.prepare import prepare
 from layernorm_roles.text.prepared import PreparedText, read_manifest
 from layernorm_roles.text.token_streams import read_stream
@@ -91,8 +94,13 @@ def test_contexts_are_a_random_choice_of_held_out_text_in_the_order_of_the_docum
         assert text in texts[row.document] and letters(text) <= set(LETTERS["held_out"])
     long, sentences = (frame[frame.texts == kind] for kind in ("long", "sentences"))
     assert long.tokens.map(len).between(48, 64).all() and long.context.tolist() == list(range(25))
-    assert long.document.is_monotonic_increasing
-    assert long.document.max() > 8  # the first 25 windows are those of fewer documents
+    origin = store.read_provenance(prepared.contexts)
+    assert origin["seed_rule"] == Stream.TEXT_SELECTION.sentence and f'"seed": {SEED}' in origin["config"]
+    every = [(i, window) for i, text in enumerate(texts) for window in windows(bpe.encode(text).ids, 48, 64)]
+    order = random_streams.generator(Stream.TEXT_SELECTION, SEED, 0).permutation(len(every))
+    assert [(row.document, row.tokens.tolist()) for row in long.itertuples()] == [
+        every[i] for i in sorted(order[:25])
+    ]
     candidates = [s + "." for text in texts for s in text[:-1].split(". ")]
     candidates = [s for s in candidates if 4 <= len(bpe.encode(s).ids) <= 60]
     order = random_streams.generator(Stream.TEXT_SELECTION, SEED, 1).permutation(len(candidates))
@@ -180,6 +188,26 @@ def test_too_small_a_corpus_is_refused_with_all_that_it_lacks_and_outputs_stay(w
         prepare(changed(settings, **change), out)
     assert all(re.search(line, str(fault.value)) for line in said), fault.value
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+
+
+ENOUGH = {"training": 65, "validation": 65, "entries": 300, "long": 25, "sentences": 40}
+
+
+@pytest.mark.parametrize("lacking", ENOUGH)
+def test_a_corpus_may_be_just_large_enough_and_not_smaller(world, lacking):
+    """Of 10 documents: a token more than a window in each stream, all entries, and as many contexts as are asked."""
+
+    def check(enough):
+        tokens = {part: enough[part] for part in ("training", "validation")}
+        found = {kind: [(0, [1])] * enough[kind] for kind in ("long", "sentences")}
+        module._refuse_small(world[1], dict.fromkeys(module.PARTS, 10), tokens, enough["entries"], found)
+
+    check(ENOUGH)
+    number = math.ceil(30 * ENOUGH[lacking] / (ENOUGH[lacking] - 1))
+    with pytest.raises(
+        ValueError, match=rf"its 30 documents are too few.*\n.*\nexpected {number} such documents"
+    ):
+        check(ENOUGH | {lacking: ENOUGH[lacking] - 1})
 
 
 def test_contexts_from_other_sources(world, tmp_path):

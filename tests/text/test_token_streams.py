@@ -58,11 +58,12 @@ def test_streams_that_do_not_fit_are_refused(tmp_path):
     with files.atomic_write(path) as partial:
         np.save(partial, STREAM)
     for entries, window, says in (
-        (50, 10, "token 99 does not fit a model with 50 entries"),
+        (99, 10, "token 99 does not fit a model with 99 entries"),
         (100, 100, "expected more than one window of 100"),
     ):
         with pytest.raises(ValueError, match=says):
             read_stream(path, entries, window)
+    assert read_stream(path, 100, 99).tolist() == STREAM.tolist()
     files.write_text(path, "no array")
     with pytest.raises(ValueError, match=r"training\.npy: no token stream"):
         read_stream(path, 100, 10)
