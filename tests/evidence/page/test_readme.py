@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from kept import TABLES
 
+from layernorm_roles import store
 from layernorm_roles.evidence.page import findings, readme
 from layernorm_roles.evidence.tables.verdicts import judged
 
@@ -17,6 +18,14 @@ def test_the_findings_replace_what_stands_between_their_markers():
     assert made == f"# Title – ü\n\n{readme.BEGIN}\n- today\n{readme.END}\nmore\n"
     with pytest.raises(ValueError, match="expected the lines"):
         readme.replaced("# Title\n", "")
+
+
+def test_an_update_writes_the_findings_of_a_table_of_claims(world, tmp_path):
+    path, claims = tmp_path / "README.md", world.inputs["claims"]
+    path.write_text(f"ü\n{readme.BEGIN}\n{readme.END}\n", encoding="utf-8")
+    readme.update(path, claims)
+    content = findings.markdown(judged(store.read(claims, "claims")))
+    assert path.read_text(encoding="utf-8") == f"ü\n{readme.BEGIN}\n{content}{readme.END}\n"
 
 
 def test_the_readme_is_up_to_date():
