@@ -149,8 +149,10 @@ def test_by_width_what_keys_can_get_is_drawn_for_each_threshold(queries):
         assert drawn[16] == pytest.approx(shares[16, "wide"]) and len(line.get_xdata()) == 3
         assert len(bars(axes, line.get_color())) == 3
     few = world.language_model_ceilings().query("seed < 2")
+    few["n_keys"] *= np.where(few.model == "wide", 2, 1)
     axes = world.draw("heads_by_width", language_model_ceilings=few).axes[2 + ["any", "norm"].index(queries)]
     assert not len(bars(axes, line.get_color())), "two seeds have no interval"
+    assert [text for text in labels(axes.figure) if "likewise" in text] == ["likewise, of 60 keys"]
 
 
 # When attention begins

@@ -127,6 +127,12 @@ def test_the_forest_has_the_paper_s_claims_in_reported_effects():
     assert {(arrow.get_marker(), row(arrow)) for arrow in arrows} == {(">", 0), ("<", 1), (">", 2)}
     assert all(a.get_window_extent().x0 > axes.bbox.x1 for a in arrows if a.get_marker() == ">")
     assert "5.0" in [text.get_text() for text in axes.texts] and axes.get_xlim() == forest.ENDS
+    table = world.claims()
+    table.loc[table.claim == "accurate", "measured"] = 12.0  # where -8 is reported
+    beyond = {
+        text.get_text(): text.get_ha() for text in world.draw("claims_forest", claims=table).axes[0].texts
+    }
+    assert (beyond["−1.5"], beyond["5.0"]) == ("left", "right")
     assert set(forest.LOOKS) == set(MEANINGS)
     assert len({look["marker"] for look in forest.LOOKS.values()}) == len(MEANINGS)
 

@@ -6,6 +6,7 @@ compared on the tables of the kept reproduction, and there what readers see, wit
 
 import re
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -198,8 +199,12 @@ def test_cells_show_the_numbers_of_their_rows(line):
     ],
 )
 def test_rows_are_ordered_by_setting_and_variants_as_in_legends(columns):
+    """Legends have no norm after scaling, and the small LayerNorm after both; by the alphabet they come before."""
     name, *columns = columns.split()
-    rows = of_random(name).frame
+    metrics = RANDOM["majority_metrics"].query("experiment in ('rates', 'widths')")
+    renamed = {"variant": {"scale_released": "layernorm_small", "projected_qk": "none"}}
+    tables = {"language_model_metrics": RANDOM["language_model_metrics"]}
+    rows = made(name, tables | {"majority_metrics": metrics.replace(renamed)}).frame
     rows = rows.assign(variant=rows.variant.map(legend_order(rows.variant).index))[columns]
     assert rows.to_numpy().tolist() == sorted(rows.to_numpy().tolist())
 
@@ -226,7 +231,11 @@ def test_shares_of_keys_have_a_column_for_each_layer_and_those_of_the_paper_besi
     name, number, where, column = line.split(" | ")
     of_sentences = {"table_3": lambda tables: shares(keys_at(tables, "after_norm", **SENTENCES))}
     rows = (RECOMPUTED | of_sentences)[name](RANDOM).reset_index().query(where)
-    grid, sites = grids(of_random(name))[int(number)], {"before_norm": "before LayerNorm"}
+    parts, sites = of_random(name).parts, {"before_norm": "before LayerNorm"}
+    title, grid = [pair for pair in pairwise(parts) if isinstance(pair[1], pd.DataFrame)][int(number)]
+    assert rows.model.iloc[0] in title.lower() or column == "model"
+    assert ("the keys before them" in title) == (" and causal" in where)
+    assert "900 to 910 tokens" in title or "exact" in where or column == "model"
     names = {"variant": label, "site": lambda site: sites.get(site, "after LayerNorm"), "model": str}[column]
     cells = grid.set_index([grid.columns[0], "weights"])
     for (value, checkpoint), part in rows.groupby([column, "checkpoint"]):
@@ -276,6 +285,12 @@ def test_ceilings_are_shown_by_share_or_quantile_set_of_queries_and_layer():
             mean, low, high = estimate(part.quantiles.str[CEILING_QUANTILES.index(quantile)])
             reads(cell, mean, max(low, 0), min(high, 1), alike=True)
     assert below.size == len(shares) and tails.size == 3 * 2 * 3
+
+
+@pytest.mark.parametrize("contexts", [3, 2])
+def test_tokens_of_three_contexts_are_listed_or_of_all_where_there_are_fewer(contexts):
+    table = RANDOM["token_ceilings"].query("context < @contexts")
+    assert sum(map(len, grids(made("ceilings_by_token", {"token_ceilings": table})))) == 20
 
 
 def test_cut_heads_have_a_row_for_each_number_of_dimensions():
