@@ -34,7 +34,8 @@ def test_the_axis_of_differences_is_that_of_the_second_half_and_names_what_is_be
     gpt = table.model == "gpt"
     wild = gpt & (table.step == 100) & (table.variant == "projection")
     table.loc[wild & (table.seed == 0), "valid_loss"] += 30
-    table.loc[gpt & (table.variant == "no_attention") & (table.step > 100), "valid_loss"] += away
+    bare = gpt & (table.variant == "no_attention") & (table.step > 100)
+    table.loc[bare, "valid_loss"] += away
     table.loc[gpt & (table.step == 200) & (table.variant == "projection"), "valid_loss"] += 3
     _, gaps = world.draw("figure_4b", language_model_metrics=table).axes
     low, high = gaps.get_ylim()
@@ -43,6 +44,9 @@ def test_the_axis_of_differences_is_that_of_the_second_half_and_names_what_is_be
     (text,) = gaps.texts
     assert text.get_text().startswith(words) and text.get_text().endswith("↑" if away > 0 else "↓")
     assert 98 < float(text.get_text().split()[2][1:]) < 102
+    table.loc[bare, "valid_loss"] += 6 - away
+    _, gaps = world.draw("figure_4b", language_model_metrics=table).axes
+    assert gaps.get_ylim()[1] > 7 and not gaps.texts, "within two and a half times what the others need"
     bare = table[(table.model != "bert") | (table.variant == "none")]
     assert not world.draw("language_model_losses", language_model_metrics=bare).axes[3].axison
     alone = table[(table.model != "wide") | (table.variant == "layernorm")]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from kept import TABLES
+from tiny_world import claims
 
 from layernorm_roles import store
 from layernorm_roles.evidence.page import findings, readme
@@ -20,12 +21,15 @@ def test_the_findings_replace_what_stands_between_their_markers():
         readme.replaced("# Title\n", "")
 
 
-def test_an_update_writes_the_findings_of_a_table_of_claims(world, tmp_path):
-    path, claims = tmp_path / "README.md", world.inputs["claims"]
+def test_an_update_writes_the_findings_of_a_table_of_claims(tmp_path):
+    path, table = tmp_path / "README.md", tmp_path / "claims.parquet"
+    frame = claims().assign(verdict="not tested").set_index("claim", drop=False)
+    frame.loc["faster", ["verdict", "measured"]] = ["confounded", 3.25]
+    store.write(frame, "claims", table, {})
     path.write_text(f"ü\n{readme.BEGIN}\n{readme.END}\n", encoding="utf-8")
-    readme.update(path, claims)
-    content = findings.markdown(judged(store.read(claims, "claims")))
-    assert path.read_text(encoding="utf-8") == f"ü\n{readme.BEGIN}\n{content}{readme.END}\n"
+    readme.update(path, table)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert (lines[:2], lines[3:]) == (["ü", readme.BEGIN], [readme.END]) and "3.25×" in lines[2]
 
 
 def test_the_readme_is_up_to_date():
