@@ -88,5 +88,10 @@ def stroked(axes, color, ls="-", mfc=None, **_) -> Line2D:
 def bars(axes, colour) -> np.ndarray:
     """Lower and upper end of every vertical bar of a colour that the axes show."""
     lines = [c for c in axes.collections if [*map(to_hex, c.get_edgecolor()[:1])] == [to_hex(colour)]]
-    segments = [segment for each in lines for segment in each.get_segments() if np.isfinite(segment).all()]
+    segments = [
+        segment
+        for each in lines
+        for segment in each.get_segments()
+        if len(segment) and np.isfinite(segment).all()
+    ]
     return np.array([segment[:, 1] for segment in segments]).reshape(-1, 2)

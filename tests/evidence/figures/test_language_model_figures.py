@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import random_world as world
-from reading import curve, labels, name, named
+from reading import bars, curve, labels, name, named
 from recomputed_tables import RECOMPUTED
 
 from layernorm_roles.evidence.analysis.attention_by_step import onsets
@@ -28,20 +28,32 @@ def test_figure_4_shows_the_paper_s_gap_and_the_loss_of_frequencies(figure, colu
     assert unigram == pytest.approx([table.unigram_loss.mean()] if column == "valid_loss" else [])
 
 
-def test_the_axis_of_differences_is_that_of_the_second_half_and_names_what_is_beyond():
+@pytest.mark.parametrize(("away", "words"), [(100, "no attention +"), (-100, "no attention −")])
+def test_the_axis_of_differences_is_that_of_the_second_half_and_names_what_is_beyond(away, words):
     table = world.language_model_metrics()
     gpt = table.model == "gpt"
     wild = gpt & (table.step == 100) & (table.variant == "projection")
     table.loc[wild & (table.seed == 0), "valid_loss"] += 30
-    table.loc[gpt & (table.variant == "no_attention") & (table.step > 100), "valid_loss"] += 100
+    bare = gpt & (table.variant == "no_attention") & (table.step > 100)
+    table.loc[bare, "valid_loss"] += away
+    table.loc[gpt & (table.step == 200) & (table.variant == "projection"), "valid_loss"] += 3
     _, gaps = world.draw("figure_4b", language_model_metrics=table).axes
     low, high = gaps.get_ylim()
-    assert -5 < low < 0 < high < 5
+    gap = max(y for x, y in curve(gaps, name("projection")).get_xydata() if x == 200)
+    assert -6 < low < 0 < gap < high < 6, "half of the training belongs to its second half"
     (text,) = gaps.texts
-    assert text.get_text().startswith("no attention +") and text.get_text().endswith("↑")
-    assert 98 < float(text.get_text().split()[2]) < 102
+    assert text.get_text().startswith(words) and text.get_text().endswith("↑" if away > 0 else "↓")
+    assert 98 < float(text.get_text().split()[2][1:]) < 102
+    table.loc[bare, "valid_loss"] += 6 - away
+    _, gaps = world.draw("figure_4b", language_model_metrics=table).axes
+    assert gaps.get_ylim()[1] > 7 and not gaps.texts, "within two and a half times what the others need"
     bare = table[(table.model != "bert") | (table.variant == "none")]
     assert not world.draw("language_model_losses", language_model_metrics=bare).axes[3].axison
+    alone = table[(table.model != "wide") | (table.variant == "layernorm")]
+    titles = [
+        axes.get_title() for axes in world.draw("language_model_losses", language_model_metrics=alone).axes
+    ]
+    assert titles[::2] == ["bert: validation loss"], "a model with LayerNorm alone has nothing beside it"
 
 
 def test_loss_by_rate_has_runs_that_trained_and_marks_those_that_did_not():
@@ -65,11 +77,17 @@ def test_loss_by_rate_has_runs_that_trained_and_marks_those_that_did_not():
     (reference,) = named(axes, BUILT_IN["no_attention"].label)
     bare = losses_without_attention(world.language_model_metrics(), "swept")
     assert len(bare) and reference.get_ydata()[0] == pytest.approx(bare.mean())
+    assert {cross.get_ydata()[0] for cross in named(axes, "diverged runs")} == {axes.get_ylim()[1]}
+    table = world.language_model_metrics().query(
+        "steps == 200 or base_learning_rate < 0.1 or model != 'swept'"
+    )
+    (axes,) = world.draw("loss_by_rate", language_model_metrics=table).axes
+    assert axes.get_title() == "swept, 200 steps", "the length with most rates"
 
 
 def test_models_that_differ_in_their_rates_alone_share_a_panel():
     swept = world.MODELS["swept"]
-    again = swept | {"learning_rate": [1.0, 2.0], "seeds": {"none": 1}}
+    again = swept | {"learning_rate": [1.0, 2.0], "seeds": {"none": 1}, "evaluate_every": 7}
     models = {"swept": swept, "again": again, "other": again | {"heads": 2}}
     assert alike(models, [*models]) == {"swept": ["swept", "again"], "other": ["other"]}
 
@@ -88,6 +106,18 @@ def test_panels_of_heads_name_their_site_and_have_the_line_of_gaussian_keys():
             law = np.mean([100 * expected_unselectable(n, d, causal) / n for n in (900, 910)])
             (line,) = named(axes, "as many Gaussian keys")
             assert line.get_ydata()[0] == pytest.approx(law)
+            table = RECOMPUTED["heads"](world.TABLES).loc[
+                "gpt" if d_model == 8 else "wide", "projection", "head"
+            ]
+            if heads > 1:
+                ends = np.clip(table.xs(causal, level="causal")[["low", "high"]], 0, 100)
+                drawn = bars(axes, BUILT_IN["projection"].colour)
+                np.testing.assert_allclose(sorted(drawn.tolist()), sorted(ends.to_numpy().tolist()))
+    assert not [text for text in labels(axes.figure) if text.startswith(name("no_attention"))]
+    table = world.key_selectability()
+    for variant, rows in {"layernorm": 1, "projection": 2}.items():
+        alone = table[(table.model == "gpt") | (table.variant == variant)]
+        assert len(world.draw("figure_heads", key_selectability=alone).axes) == 3 * rows, "nothing to compare"
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -103,6 +133,9 @@ def test_by_width_points_are_layers_and_lines_gaussian_keys(causal):
         ordered = [y for _, y in wide][:: 1 if word == "trained" else -1]
         known = RECOMPUTED["heads"](world.TABLES).percent["wide", "layernorm", "head", checkpoint, :, causal]
         np.testing.assert_allclose(ordered, known)
+    (colour,) = {mark.get_color() for mark in named(axes, "trained")}
+    ends = RECOMPUTED["heads"](world.TABLES).xs(("layernorm", "head"), level=("variant", "site"))
+    assert len(bars(axes, colour)) == len(ends.xs(causal, level="causal"))
     table = world.key_selectability()
     few = world.draw("heads_by_width", key_selectability=table[table.seed < 2]).axes[int(causal)]
     assert not few.collections, "two seeds have no interval"
@@ -118,6 +151,12 @@ def test_by_width_what_keys_can_get_is_drawn_for_each_threshold(queries):
         (line,) = named(axes, f"at least {words}")
         drawn = dict(zip(line.get_xdata(), line.get_ydata(), strict=True))
         assert drawn[16] == pytest.approx(shares[16, "wide"]) and len(line.get_xdata()) == 3
+        assert len(bars(axes, line.get_color())) == 3
+    few = world.language_model_ceilings().query("seed < 2")
+    few["n_keys"] *= np.where(few.model == "wide", 2, 1)
+    axes = world.draw("heads_by_width", language_model_ceilings=few).axes[2 + ["any", "norm"].index(queries)]
+    assert not len(bars(axes, line.get_color())), "two seeds have no interval"
+    assert [text for text in labels(axes.figure) if "likewise" in text] == ["likewise, of 60 keys"]
 
 
 # When attention begins
@@ -143,6 +182,12 @@ def test_dose_and_response_has_a_mark_for_each_run_and_shows_those_that_do_not_g
         assert all(400 < y < figure.axes[0].get_ylim()[1] for y in never.get_ydata())
     assert sum(len(line.get_xdata()) for line in begins) == len(found)
     assert [text.get_text() for text in figure.axes[0].texts] == ["not by step 400"]
+    assert [axes.get_title() for axes in figure.axes] == [
+        f"gpt_paper_rate, {len(found)} runs",
+        "majority task, 7 runs",
+    ]
+    other = metrics.assign(experiment="d3")
+    assert len(world.draw("dose_response", majority_metrics=other).axes) == 1, "no sizes, no panel"
     points = [(line.get_label(), *point) for line in majority for point in line.get_xydata().tolist()]
     places = [(label, round(x, 2), y > 6000) for label, x, y in points]
     normed, scaled = (DOSES[kind]["label"] for kind in ("layernorm", "scale"))

@@ -74,7 +74,7 @@ SHORT = {
     "@attends": "variant != 'no_attention'",
     "@at_64": "n == 64 and quantity == 'difference_from_torch'",
     "@end": "step >= 36 and train_loss < 9",  # a tenth of 40 steps
-    "@normed": "placement != 'none' and gradient_norm > 0",
+    "@normed": "placement != 'none' and 0 < gradient_norm < 1e9",
     "@bare": "placement == 'none' and gradient_norm > 0",
     "@deep": "depth == 3 and step",
     "@input": "site == 'after_norm' and @three",
@@ -167,3 +167,12 @@ def test_lines_show_the_numbers_of_readable_tables_and_intervals_of_at_least_thr
             low, high, number = (part.eval(end) for end in ends)
             shown = np.column_stack([low, high])[number >= 3]
             np.testing.assert_allclose(bars(axes, line.get_color()), shown.reshape(-1, 2))
+
+
+def test_bands_of_a_range_reach_from_the_least_value_to_the_largest():
+    (axes,) = [axes for axes in world.drawn("statement_placement").axes if axes.get_title() == "2 layers"]
+    runs = world.placement().query("placement == 'pre' and depth == 2 and step >= 36")
+    band = axes.collections[0].get_paths()[0].vertices
+    for rate, losses in runs.groupby(["learning_rate", "seed"]).train_loss.mean().groupby("learning_rate"):
+        heights = band[np.isclose(band[:, 0], rate), 1]
+        assert [heights.min(), heights.max()] == pytest.approx([losses.min(), losses.max()])

@@ -9,7 +9,7 @@ from recomputed_tables import RECOMPUTED
 from scipy import stats
 
 from layernorm_roles.evidence.analysis.paper import reported
-from layernorm_roles.evidence.figures import style
+from layernorm_roles.evidence.figures import majority, style
 from layernorm_roles.variants import BUILT_IN
 
 
@@ -37,12 +37,19 @@ def test_the_paper_s_values_are_in_its_setting_alone_and_end_with_the_runs():
         return sorted((p.get_markeredgecolor(), *map(float, p.get_xydata()[0])) for p in points)
 
     angles = {v: reported()["majority"][v]["query_angle_mean"] for v in ("layernorm", "scale_released")}
-    for last, within in ((6000, (4000,)), (10_000, (4000, 8000))):
+    for last, within in ((6000, (4000,)), (8000, (4000, 8000))):
         (axes,) = world.draw("figure_2b", {"d8": world.MAJORITY["d8"] | {"steps": last}}).axes
         expected = ((BUILT_IN[v].colour, step, angles[v][step]) for v in angles for step in within)
         assert diamonds(axes) == sorted(expected)
     smaller = {"d8": world.MAJORITY["d8"] | {"classes": 10}}
     assert not diamonds(world.draw("figure_2a", smaller).axes[0])
+
+
+def test_titles_have_the_sizes_and_call_the_released_data_so():
+    settings, data = world.MAJORITY["widths"], "released data (depth-first partitions, split by rows)"
+    assert majority.title("widths", settings) == f"widths: d_model = 3, 4, 8, 20 classes, {data}"
+    for other in ({"sampling": "uniform"}, {"split": "partitions"}):
+        assert "released" not in majority.title("widths", settings | other)
 
 
 def test_the_grid_names_its_rows_and_shows_the_angle_of_a_random_direction():
@@ -74,7 +81,9 @@ def test_trained_keys_and_queries_and_their_lengths_are_drawn(figure, variant):
         (strip_points,) = [c for c in strip.collections if c.get_offsets()[0][1] == rows.index(word)]
         lengths = np.linalg.norm(vectors(variant, kind), axis=1)
         np.testing.assert_allclose(np.array(strip_points.get_offsets())[:, 0], lengths)
-    assert strip.get_xlim() == world.drawn("figure_1a").axes[1].get_xlim(), "both have one axis of length"
+    both = [vectors(name, kind) for name in ("layernorm", "scale_released") for kind in ("key", "query")]
+    lengths = np.linalg.norm(np.concatenate(both), axis=1)
+    assert strip.get_xlim() == pytest.approx((lengths.min() / 1.2, lengths.max() * 1.2)), "one axis for both"
 
 
 def test_what_is_outside_the_box_is_counted_or_shortened_and_diverged_runs_are_a_sentence():
@@ -84,9 +93,11 @@ def test_what_is_outside_the_box_is_counted_or_shortened_and_diverged_runs_are_a
     key, query = (first[table.kind[first] == kind][0] for kind in ("key", "query"))
     table.at[key, "vector"] = np.array([0.0, 5.0, 0.0])
     table.at[query, "vector"] = np.array([0.0, 3.0, -6.0])
+    table.at[first[table.kind[first] == "query"][1], "vector"] = np.zeros(3)
     figure = world.draw("figure_1b", majority_vectors=table)
     keys, queries, shortened = [np.column_stack(s._offsets3d) for s in figure.axes[0].collections[1:]]
-    assert "1 of 24 keys outside the box" in figure.axes[0].get_title()
+    assert figure.axes[0].get_title() == "LayerNorm (6 runs)\n1 of 24 keys outside the box"
+    assert min(figure.axes[1].collections[0].get_offsets()[:, 0]) == 1e-6, "it has a place on the axis"
     assert len(keys) == len(queries) == 6 * 4 - 1 and "queries, shortened" in labels(figure)
     np.testing.assert_allclose(shortened, [[0, 0.95, -1.9]])
     figure = world.draw("figure_1b", majority_vectors=table[table.checkpoint == "initial"])
@@ -99,7 +110,11 @@ def test_what_is_outside_the_box_is_counted_or_shortened_and_diverged_runs_are_a
 def test_the_cross_shows_its_cells_main_effects_and_interaction():
     """Of the 6,000 steps 1,200 are a fifth."""
     *moments, right = world.drawn("majority_size_and_projection").axes
-    effects = RECOMPUTED["size_and_projection"](world.TABLES)["mean"].sort_index()
+    table = RECOMPUTED["size_and_projection"](world.TABLES).sort_index().loc["crossed", 8, 0.001, "accuracy"]
+    spans = np.concatenate([lines.get_segments()[0][:, 0] for lines in right.collections])
+    np.testing.assert_allclose(sorted(spans), sorted(table[["low", "high"]].to_numpy().ravel()))
+    effects = table["mean"]
+    assert "with projection, 3 seeds" in labels(right.get_figure(root=True))
     rows = [tick.get_text() for tick in right.get_yticklabels()]
     pairs = {"with": ["layernorm_small", "layernorm"], "without": ["scale_released", "scale"]}
     for axes, (title, step) in zip(moments, {"step 1,200": 1200, "step 6,000": 6000}.items(), strict=True):
@@ -112,7 +127,7 @@ def test_the_cross_shows_its_cells_main_effects_and_interaction():
             np.testing.assert_allclose(y, at.dropna()[pair].mean())
         marks = [mark for mark in named(right, f"effect at {title}") if len(mark.get_xdata()) == 1]
         drawn = {rows[round(float(mark.get_ydata()[0]))]: float(mark.get_xdata()[0]) for mark in marks}
-        assert drawn == pytest.approx(effects["crossed", 8, 0.001, "accuracy", step].to_dict())
+        assert drawn == pytest.approx(effects[step].to_dict())
 
 
 # Widths and learning rates
@@ -133,6 +148,9 @@ def test_each_width_and_rate_has_a_row_with_its_runs():
         np.testing.assert_allclose(curve(axes, "no projection").get_ydata(), means["rates", :, rate, "scale"])
     alone = {"widths": world.MAJORITY["widths"] | {"seeds": {"scale": 3}}}
     assert len(world.draw("majority_by_width", alone).axes) == 1
+    lacking = {"lacking": world.MAJORITY["widths"] | {"seeds": {"layernorm": 3}}}
+    drawn = world.draw("majority_by_width", {"widths": world.MAJORITY["widths"]} | lacking).axes
+    assert [axes.axison for axes in drawn] == [True, True, True, False]
 
 
 @pytest.mark.parametrize("variant", world.MAJORITY["rates"]["seeds"])
@@ -152,3 +170,4 @@ def test_marks_by_rate_are_bounds_diverged_runs_and_the_lowest_final_loss(varian
         assert places == [*expected.index]
         np.testing.assert_allclose([y for _, y in marks], expected)
     assert np.isfinite([axes.get_ylim() for axes in panels]).all()
+    assert [tick.get_text() for tick in panels[0].get_xticklabels()] == [".001", ".01", ".1"]

@@ -5,12 +5,13 @@ from itertools import product
 import numpy as np
 import pytest
 import random_world as world
-from reading import curve, handles, labels, named, stroked
+from matplotlib.legend import Legend
+from reading import bars, curve, handles, labels, named, stroked
 from recomputed_tables import RECOMPUTED
 
 from layernorm_roles.evidence.analysis.random_keys import z_scores
 from layernorm_roles.evidence.claims.rules import MEANINGS
-from layernorm_roles.evidence.figures import forest, pretrained, statements
+from layernorm_roles.evidence.figures import forest, pretrained, statements, style
 
 # Random keys
 
@@ -27,7 +28,12 @@ def grid(values, part):
 @pytest.mark.parametrize(
     ("name", "norm", "title", "below"),
     [
-        ("figure_1c", "none", "9 of 12,900 keys borderline", "after LayerNorm: none in 900 matrices each"),
+        (
+            "figure_1c",
+            "none",
+            "100 matrices for each n and d\n9 of 12,900 keys borderline",
+            "after LayerNorm: none in 900 matrices each",
+        ),
         ("figure_1d", "layernorm", "none in 900 matrices", ""),
     ],
 )
@@ -57,6 +63,10 @@ def test_simulated_and_exact_are_not_exchanged_and_rare_events_have_no_z_score()
     found, *lines = figure.axes[0].collections
     assert not found.get_array().any()
     assert any(len(path.vertices) for line in lines for path in line.get_paths())
+    figure = world.draw("figure_random_keys_exact", random_keys=table[table.n == 30])
+    assert len(figure.axes[0].collections) == 1, "no lines over a single n"
+    figure = world.draw("figure_random_keys_exact", random_keys=table.assign(expected_unselectable=0.0))
+    assert figure.texts[0].get_text().startswith("The exact expectation is 0")
 
 
 def test_the_law_has_a_line_for_every_share_and_its_causal_one():
@@ -73,7 +83,9 @@ def test_the_law_has_a_line_for_every_share_and_its_causal_one():
 
 def test_ceilings_show_what_keys_do_get_and_of_any_query_where_no_norm_is_known():
     half = world.drawn("pretrained_ceilings").axes[0]
-    shares = RECOMPUTED["ceilings"](world.TABLES).percent[0.5, "minilm"]
+    table = RECOMPUTED["ceilings"](world.TABLES).loc[0.5, "minilm"]
+    shares, ends = table.percent, 100 - table.loc["own", "as used"][["high", "low"]].clip(0, 100)
+    np.testing.assert_allclose(bars(half, style.GREY), ends)
     np.testing.assert_allclose([bar.get_height() for bar in half.patches], 100 - shares["own", "as used"])
     assert "½" in half.get_title()
     table = world.attention_ceilings().query("queries != 'norm' and normalised == 'as used'")
@@ -81,6 +93,14 @@ def test_ceilings_show_what_keys_do_get_and_of_any_query_where_no_norm_is_known(
     np.testing.assert_allclose(curve(half, "can get, as used").get_ydata(), 100 - shares["any", "as used"])
     assert labels(half.figure) == ["can get, as used", pretrained.GETS["label"]]
     assert "minilm, any query" in half.get_ylabel()
+
+
+@pytest.mark.parametrize("contexts", [2, 3])
+def test_ceilings_have_intervals_over_three_contexts_or_more(contexts):
+    table = world.attention_ceilings().query("context < @contexts")
+    half = world.draw("pretrained_ceilings", attention_ceilings=table).axes[0]
+    for colour in (style.GREY, pretrained.LOOKS["as used"]["color"]):
+        assert len(bars(half, colour)) == (2 if contexts == 3 else 0)
 
 
 # The claims
@@ -107,6 +127,12 @@ def test_the_forest_has_the_paper_s_claims_in_reported_effects():
     assert {(arrow.get_marker(), row(arrow)) for arrow in arrows} == {(">", 0), ("<", 1), (">", 2)}
     assert all(a.get_window_extent().x0 > axes.bbox.x1 for a in arrows if a.get_marker() == ">")
     assert "5.0" in [text.get_text() for text in axes.texts] and axes.get_xlim() == forest.ENDS
+    table = world.claims()
+    table.loc[table.claim == "accurate", "measured"] = 12.0  # where -8 is reported
+    beyond = {
+        text.get_text(): text.get_ha() for text in world.draw("claims_forest", claims=table).axes[0].texts
+    }
+    assert (beyond["−1.5"], beyond["5.0"]) == ("left", "right")
     assert set(forest.LOOKS) == set(MEANINGS)
     assert len({look["marker"] for look in forest.LOOKS.values()}) == len(MEANINGS)
 
@@ -124,6 +150,10 @@ def test_the_share_along_the_ones_vector_of_our_models_is_in_units_of_a_random_d
     moved = world.projection_shift().query("model == 'minilm'").groupby("layer").random_direction.mean()
     np.testing.assert_allclose(curve(right, "a random direction").get_ydata(), moved)
     assert "left out" in right.get_title()
+    table = world.language_model_ones_share()
+    table = table[(table.model == "gpt") | (table.variant == "layernorm")]
+    figure = world.draw("pretrained_projection", language_model_ones_share=table)
+    assert "gpt, d = 8" in labels(figure) and "wide, d = 64" not in labels(figure), "it has one variant"
 
 
 # Statements
@@ -136,11 +166,20 @@ def panels(figure):
 
 def test_geometry_shows_the_radius_of_each_place_and_size_of_eps():
     axes = panels(world.drawn("statement_geometry"))["radius after scaling"]
+    marks = [line for line in axes.lines if line.get_linestyle() == "None"]
+    radii = world.geometry().query("n == 64 and quantity == 'radius_mean'").sort_values("input_norm")
     for (place, colour), (eps, stroke) in product(
         statements.PLACEMENTS.items(), ((1e-5, "-"), (1e-12, "--"))
     ):
         x, y = stroked(axes, colour, stroke).get_data()
         np.testing.assert_allclose(y, 1 / np.sqrt(1 + eps / x**2) if place == "inside" else x / (x + eps))
+        of_place = radii[(radii.eps_placement == place) & (radii.eps == eps)]
+        mark = marks.pop(0)
+        assert mark.get_color() == colour
+        np.testing.assert_allclose(mark.get_xydata(), np.c_[of_place.input_norm / 8, of_place.value])
+    large = world.geometry().query("n == 512")
+    axes = panels(world.draw("statement_geometry", geometry=large))["difference from torch"]
+    np.testing.assert_allclose(axes.lines[0].get_xdata(), np.array([1e-3, 1, 1e3]) / 512**0.5)
 
 
 def test_geometry_shows_the_cloud_in_the_colours_of_its_inputs():
@@ -163,3 +202,35 @@ def test_placement_counts_the_runs_that_diverged_and_shows_what_guessing_gives()
     assert lost == [[], ["1 diverged"]]
     for title in ("untrained", "trained"):
         assert [*{*curve(drawn[title], "guessing").get_ydata()}] == pytest.approx([5])
+
+
+def test_fusion_marks_the_layers_of_trained_models():
+    axes, trained = (
+        world.drawn("statement_fusion").axes[0],
+        world.fusion().query("source == 'language_model'"),
+    )
+    for name, look in statements.ARRANGEMENTS.items():
+        hollow = [line for line in axes.lines if line.get_markerfacecolor() == "none"]
+        (marks,) = [line for line in hollow if line.get_markeredgecolor() == look["color"]]
+        np.testing.assert_allclose(marks.get_ydata(), 100 * trained.error[trained.arrangement == name])
+        assert marks.get_marker() == look["marker"] and np.ptp(np.log(marks.get_xdata())) < 0.1
+
+
+def test_scores_grow_beside_the_root_of_their_dimension():
+    x, y = curve(world.drawn("statement_score_scale").axes[0], "$\\sqrt{d_k}$").get_data()
+    np.testing.assert_allclose(y**2, x)
+    assert [*x] == [4, 8, 32]
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("statement_fusion", "lines are means over 2 seeds"),
+        ("statement_placement", "means over 2 to 3 seeds"),
+        ("statement_batch_dependence", "means over 3 seeds"),
+        ("statement_score_scale", "means over 2 seeds"),
+        ("heads_by_width", "means over 3 seeds"),
+    ],
+)
+def test_legends_say_over_how_many_seeds_means_are(name, title):
+    assert title in [legend.get_title().get_text() for legend in world.drawn(name).findobj(Legend)]

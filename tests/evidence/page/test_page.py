@@ -13,7 +13,7 @@ import html5lib
 import numpy as np
 import pandas as pd
 import pytest
-from tiny_world import FOLDER, HOSTILE, OPTIONS, parsed, png, rows, words
+from tiny_world import FOLDER, HOSTILE, OPTIONS, claims, parsed, png, rows, words
 from tiny_world import vectors as table_of_vectors
 
 from layernorm_roles import files, store
@@ -68,7 +68,13 @@ def test_every_figure_is_on_the_page_once_and_files_lie_beside_figures_and_table
     sources = {unquote(picture.get("src")) for picture in pictures}
     assert sources == {f"figures/{name}.png" for name in world.plan["figures"]}
     assert len(pictures) == len(sources) > 3
-    assert all(each.get("alt") and int(each.get("width")) and int(each.get("height")) for each in pictures)
+    places = [(each.get("id"), each.get("class"), each.find(".//img")) for each in tree.iter("figure")]
+    sizes = {
+        (wide, img.get("width"), img.get("height")) for name, wide, img in places if name != "claims_forest"
+    }
+    assert sizes == {(None, "367", "209")} and all(each.get("alt") for each in pictures)
+    (forest,) = [(wide, img.get("width")) for name, wide, img in places if name == "claims_forest"]
+    assert forest == ("wide", "628"), "a screen has fewer pixels an inch than paper"
     for element in (*tree.iter("figure"), *tree.findall(".//details[@class='table']")):
         (files,) = element.findall(".//span[@class='files']")
         first, *others = [link.get("href").rpartition(".")[2] for link in files.iter("a")]
@@ -108,18 +114,26 @@ def test_every_claim_is_there_with_verdict_numbers_control_and_setting(articles,
         if row.verdict == Verdict.NOT_TESTED:
             assert shown["Measured"].startswith("nothing") and "[" not in shown["Measured"] + shown["Control"]
         else:
+            kind = "matrices" if claim.target == "random_keys" else "runs"
+            assert shown["Measured"].endswith("; nothing is random" if row.n_seeds == 1 else f"; 3 {kind}")
             assert re.match(rf"3\.25{unit}2\.50, 4\.00\]", shown["Measured"])
             assert re.match(rf"1\.13?2?{unit}−0\.875, 1\.38\]", shown["Control"])
 
 
-def test_the_table_of_verdicts_has_a_row_for_each_claim_and_every_word_is_counted_and_defined(tree):
+def test_the_table_of_verdicts_has_a_row_for_each_claim_and_every_word_is_counted_and_defined(tree, world):
+    table = store.read(world.inputs["claims"], "claims").set_index("claim")
+    for row in tree.findall(".//tr[@data-verdict]"):
+        of = table.loc[row.find(".//a").get("href")[1:]]
+        known = (of.verdict, str(of.n_seeds), source_of(of.source)["name"], pd.isna(of.measured))
+        data = [row.get(f"data-{name}") for name in ("verdict", "runs", "source", "effect")]
+        assert (*data[:3], data[3] == "") == known
     found = [row for row in rows(tree.find(".//table[@class='verdicts']")) if row]
     assert len(found) == len(CLAIMS) and {len(row) for row in found} == {6}
     for row in found:
         assert row[-1].endswith("untrained models pass too") == row[-1].startswith("reproduced")
     tally = tree.find(".//ul[@class='tally']")
     counted = {words(item).split(" ", 1)[1]: int(item.find("b").text) for item in tally}
-    assert sum(counted.values()) == len(CLAIMS) and set(counted) == set(map(str, Verdict))
+    assert counted == table.verdict.value_counts().to_dict() and [*counted] == [*map(str, MEANINGS)]
     (meanings,) = tree.findall(".//dl[@class='meanings']")
     assert [words(term) for term in meanings.iter("dt")] == list(map(str, MEANINGS))
 
@@ -152,7 +166,10 @@ def test_sizes_too_small_for_verdicts_are_recognised():
 
 def test_a_small_reproduction_has_a_banner_and_no_verdict(world, tmp_path):
     majority = {name: {**of, "steps": 60} for name, of in world.plan["settings"]["majority"].items()}
-    page = parsed(written(world, tmp_path, settings={"majority": majority}))
+    older = {claim.name: dict.fromkeys(("measured", "ci_low", "ci_high"), "1") for claim in CLAIMS}
+    kept = {name: of | {"verdict": "partial"} for name, of in older.items()}
+    page = parsed(written(world, tmp_path, settings={"majority": majority}, kept=kept))
+    assert "kept run:" not in words(page)
     (banner,) = page.findall(".//div[@class='banner']")
     assert "too small to mean anything" in words(banner)
     shown = [words(item) for item in page.iter() if (item.get("class") or "").startswith("badge")]
@@ -167,6 +184,13 @@ def test_a_table_without_rows_is_left_out(articles):
     assert articles["faster"].findall(".//details[@class='table']")
 
 
+@pytest.mark.parametrize("most", [8, 7])
+def test_tables_with_more_rows_are_folded(world, tmp_path, monkeypatch, most):
+    monkeypatch.setattr(report, "FOLDED", most)
+    table = parsed(written(world, tmp_path)).find(".//article[@id='faster']//details[@class='table']")
+    assert len(table.findall(".//tbody/tr")) == 8 and ("open" in table.attrib) == (most == 8)
+
+
 def test_texts_of_readable_tables_are_escaped():
     grid = readable.grid([("a & <b>",)], {"<i>": "{0[0]}", "n": lambda row: "1"})
     made = report.readable_html(["<p>", ["x < y"], grid], "Table <3>")
@@ -178,8 +202,9 @@ def test_texts_of_readable_tables_are_escaped():
 def test_the_comparisons_behind_a_claim_are_rows(world, tmp_path):
     asked = ("×", 10, "at least 1.73")
     compared = [
-        ("faster", 1, "a over b", "steps", 2.39, 2.04, 2.81, *asked, True, "effect"),
         ("faster", 2, "c over b", "loss", 0.895, 0.842, 0.953, *asked, False, "control"),
+        ("faster", 1, "a over b", "steps", 2.39, 2.04, 2.81, *asked, True, "effect"),
+        ("faster", 3, "d over b", "loss", 1.5, 0.5, 2.5, *asked, None, "control"),
         ("parallel", 1, "c - b", "angle", 59.0, np.nan, np.nan, "°", 1, "", None, "context"),
     ]
     columns = "claim number comparison statistic estimate ci_low ci_high unit n_runs asked met role".split()
@@ -187,9 +212,13 @@ def test_the_comparisons_behind_a_claim_are_rows(world, tmp_path):
     store.write(pd.DataFrame(compared, columns=columns), path.stem, path, {})
     tables = [*world.plan["tables"], path.stem]
     found = rows(parsed(written(world, tmp_path, {path.stem: path}, tables=tables)))
-    assert ["a over b", "steps", "2.39× [2.04, 2.81]", "at least 1.73", "yes", "10"] in found
-    assert ["c over b", "loss", "0.895× [0.842, 0.953]", "at least 1.73", "no", "10"] in found
-    assert ["c − b", "angle", "59.0°", "", "", ""] in found
+    of_faster = [
+        ["a over b", "steps", "2.39× [2.04, 2.81]", "at least 1.73", "yes", "10"],
+        ["c over b", "loss", "0.895× [0.842, 0.953]", "at least 1.73", "no", "10"],
+        ["d over b", "loss", "1.50× [0.500, 2.50]", "at least 1.73", "open", "10"],
+    ]
+    assert [row for row in found if row[3:4] == ["at least 1.73"]] == of_faster
+    assert found.count(["c − b", "angle", "59.0°", "", "", ""]) == 1
 
 
 def test_the_view_has_the_experiments_in_three_dimensions_whatever_their_names(tree):
@@ -212,6 +241,34 @@ def test_the_view_has_the_experiments_in_three_dimensions_whatever_their_names(t
     several = vectors.views(several.assign(experiment=several.seed.map({0: "a", 1: "a", 2: "b"})))
     assert [view["label"] for view in several][:4:3] == ["a, LayerNorm", "b, LayerNorm"]
     assert [len(view["runs"]) for view in several] == [2, 2, 2, 1, 1, 1]
+
+
+def test_the_view_says_how_flat_keys_are_and_where_queries_point_of_all_runs_or_one():
+    """A random direction in three dimensions is one radian, 57 degrees, from the normal."""
+    runs = pd.DataFrame({"flatness": [0.0, 0.5], "angle": [10.0, 31.0]})
+    for seed, known in ((None, "2 0.25 20 10 31 57"), (4, "4 0.25 20 57")):
+        said = vectors.describe("LayerNorm", runs, seed)
+        assert re.findall(r"[\d.]+(?![\d.]|$)", said.rstrip(".)")) == known.split()
+
+
+def test_configurations_are_listed_once_with_their_tables():
+    sources = {"a": {"config": "{}"}, "b": {"config": '{"n": 1}'}, "c": {}}
+    assert [each["name"] for each in sections.configurations(sources)] == ["a, c", "b"]
+
+
+def test_the_findings_have_the_figures_of_decided_sections(world, tmp_path):
+    frame = claims().set_index("claim", drop=False)
+    frame.loc[["table_1", "attention_needs_size"], "verdict"] = ["reproduced", "not tested"]
+    frame.loc["table_1", "measured"] = 50.0
+    store.write(frame, "claims", tmp_path / "claims.parquet", {})
+    paths = [tmp_path / f"{name}.png" for name in ("gaussian_law", "dose_response")]
+    for path in paths:
+        with files.atomic_write(path) as partial:
+            partial.write_bytes(png(7, 4))
+    inputs = {"claims": tmp_path / "claims.parquet", "figures": paths}
+    written(world, tmp_path, inputs, figures=[path.stem for path in paths])
+    page = parsed((tmp_path / "findings.html").read_text(encoding="utf-8"))
+    assert [each.get("src") for each in page.iter("img")] == ["figures/gaussian_law.png"]
 
 
 def test_the_origin_of_files_and_the_time_taken_stand_below_their_headings(tree):

@@ -33,6 +33,9 @@ def test_what_is_kept_is_the_files_a_report_and_nothing_older(world, names, tmp_
     shutil.copytree(world.folder, run)
     files.write_text(run / "tables/claims.md", "not run here; kept run: partial")
     older = {"verdict": "partial", "measured": "1", "ci_low": "0", "ci_high": "2"}
+    with files.atomic_write(run / "parquet/large.parquet") as path:
+        path.write_bytes(bytes(publish.LARGEST))
+    names.append("parquet/large.parquet")
     plan = {"files": [*names, "tables/claims.md"], "kept": {claim.name: older for claim in CLAIMS}}
     publish.publish(world.plan | plan, run, kept)
     found = contents(kept)
@@ -51,6 +54,8 @@ def test_an_unfinished_or_damaged_reproduction_is_refused_and_the_kept_one_stays
     before = contents(kept)
     with pytest.raises(ValueError, match=re.escape("lacks figures/figure_99.png; run snakemake")):
         publish.publish(plan | {"files": [*names, "figures/figure_99.png"]}, world.folder, kept)
+    with pytest.raises(ValueError, match=r"lacks 0, 1, 2, 3, 4 and 2 more; run"):
+        publish.publish(plan | {"files": list("0123456")}, world.folder, kept)
     shutil.copytree(world.folder, run)
     (run / names[0]).write_bytes(b"")
     with pytest.raises(ValueError, match=r"claims\.parquet: damaged"):

@@ -53,19 +53,21 @@ def png(width: int, height: int) -> bytes:
 
 
 def vectors() -> pd.DataFrame:
-    """Three runs of each variant in three dimensions, flat with LayerNorm only, and one run in four dimensions."""
+    """Three runs of each variant in three dimensions, flat with LayerNorm only, one in four; tokens come reversed."""
     flat = {"layernorm": True, "scale": False, HOSTILE: False}
     three = worlds.vectors(flat, {}, experiment="three", seeds=3)
-    return pd.concat([three, worlds.vectors({"layernorm": True}, {}, dim=4, seeds=1)], ignore_index=True)
+    both = [three, worlds.vectors({"layernorm": True}, {}, dim=4, seeds=1)]
+    return pd.concat(both).sort_values("token", ascending=False, kind="stable", ignore_index=True)
 
 
 def claims() -> pd.DataFrame:
-    """A row for each claim with numbers, a control and a hostile reason; the verdicts take turns."""
+    """A row for each claim with numbers, a control and a hostile reason; the verdicts take turns, the runs 1 or 3."""
     texts = ["source", "statement", "paper_value", "statistic", "control", "role"]
     numbers = {"measured": 3.25, "ci_low": 2.5, "ci_high": 4.0, "reported": 6.5}
     numbers |= {"control_measured": 1.125, "control_low": -0.875, "control_high": 1.375}
     frame = pd.DataFrame([[getattr(claim, text) for text in texts] for claim in CLAIMS], columns=texts)
-    frame = frame.assign(claim=[claim.name for claim in CLAIMS], **numbers, n_seeds=3, p_holm=0.03)
+    frame = frame.assign(claim=[claim.name for claim in CLAIMS], **numbers, p_holm=0.03)
+    frame["n_seeds"] = [1 if len(name) % 3 == 0 else 3 for name in frame.claim]
     frame["verdict"] = [str(verdict) for _, verdict in zip(CLAIMS, itertools.cycle(Verdict), strict=False)]
     frame["also_passed_by"] = np.where(frame.verdict == Verdict.REPRODUCED, "untrained models", None)
     frame["rule_fixed"] = [("before", "after")[len(name) % 2] for name in frame.claim]

@@ -1,7 +1,9 @@
 """Sentences and tokens as readers see them, and their rendering as Markdown."""
 
 import doctest
+import re
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,6 +61,34 @@ def test_markdown_shows_a_sentence_whole_with_its_marked_characters_in_brackets(
 
 def test_spaces_and_line_breaks_are_not_marked():
     assert sentence([(" al", True), (" or", True), ("\n", True)]) == " ⟦al⟧ ⟦or⟧ "
+
+
+def test_numbers_are_to_the_right_of_texts_and_wide_tables_dense():
+    """Eight columns are not wide yet."""
+    assert "|:---|---:|" in re.sub("-+", "---", markdown([grid(["a"], {"x": "{}", "n": "{}"}, texts=1)]))
+    tables = [grid(["a"], {str(number): "{}" for number in range(columns)}) for columns in (8, 9)]
+    assert ["dense" in readable.html(table) for table in tables] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (typography.number(0.001), "0.00100"),
+        (typography.number(0.00099), "9.9\u00a0×\u00a010⁻⁴"),
+        (typography.number(1e6), "1.0\u00a0×\u00a010⁶"),
+        (typography.number(99.95), "100"),
+        (typography.number(0.0), "0"),
+        (typography.number(-np.inf), "−∞"),
+        (typography.estimate(2.0, -np.inf, 3.0, ".0f"), "≤ 2"),
+        (typography.estimate(2.0, -np.inf, np.inf, ".0f"), "–"),
+        (typography.estimate(np.nan, 1.0, 2.0, ".0f"), "–"),
+        (typography.duration(2.0), "2 min"),
+        (typography.duration(119.4), "119 min"),
+        (typography.duration(119.6), "2 h 00 min"),
+    ],
+)
+def test_numbers_at_the_ends_of_their_forms(written, expected):
+    assert written == expected
 
 
 @pytest.mark.parametrize("module", [readable, typography, text])

@@ -5,23 +5,31 @@ compared on the tables of the kept reproduction, and there what readers see, wit
 """
 
 import re
+from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 import pytest
 from kept import KEPT, TABLES
 from random_world import TABLES as RANDOM
-from recomputed_tables import RECOMPUTED, agree, sentences
+from recomputed_tables import RECOMPUTED, agree, estimate, keys_at, sentences, shares
 
 from layernorm_roles import shown, store
+from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.draw import draw_groups
+from layernorm_roles.evidence.legends import label, legend_order
 from layernorm_roles.evidence.tables import readable
 from layernorm_roles.evidence.tables.compare import compare
-from layernorm_roles.schemas import SCHEMAS
+from layernorm_roles.schemas import CEILING_QUANTILES, SCHEMAS
 
 
 def made(name: str, tables=RANDOM):
     return readable.make(shown.TABLES[name], tables)
+
+
+of_random = cache(made)
+"""A readable table of the random reproduction, which many tests read and none changes."""
 
 
 def grids(table) -> list[pd.DataFrame]:
@@ -34,7 +42,8 @@ ELSEWHERE = {"claims", "durations"}
 
 @pytest.mark.parametrize("name", sorted({*shown.TABLES} - ELSEWHERE))
 def test_the_code_makes_of_random_tables_what_is_recomputed(name):
-    agree(made(name).frame, RECOMPUTED[name](RANDOM))
+    agree(of_random(name).frame, RECOMPUTED[name](RANDOM))
+    assert shown.TABLES[name].note in ("", of_random(name).parts[-1])
 
 
 PAIRS_NEEDED = {"ceilings", "ceilings_by_token"}
@@ -79,6 +88,215 @@ def test_a_reproduction_without_the_rows_says_so(table):
     assert made_of_nothing.parts == [table.none] or not table.none
 
 
+# What readers see
+
+SEEN = """
+convergence | @single | reached it | reached, runs
+convergence | @single | median steps | median_steps
+convergence | @single | ratio to LayerNorm | ratio_to_layernorm, ratio_low.replace(0, -@inf), ratio_high
+convergence | @single | pairs | pairs
+rates | runs > 0 | best for | chosen.where(chosen > 0), runs
+rates | runs > 0 | test accuracy (%) | 100 * test_accuracy, 100 * accuracy_low@of_three, 100 * accuracy_high@of_three
+rates | runs > 0 | test loss | test_loss
+rates | runs > 0 | steps to test loss 0.5 | steps, steps_low, steps_high
+widths | pairs >= 0 | test accuracy (%) | 100 * test_accuracy
+widths | pairs >= 0 | cost (points) | cost.where(variant != 'scale'), cost_low, cost_high
+widths | pairs >= 0 | pairs | pairs
+size_and_projection | effect == 'size' | of | step.fillna(0.5)
+size_and_projection | effect == 'size' | size | mean, low, high
+size_and_projection | effect == 'projection' | projection | mean, low, high
+size_and_projection | effect == 'interaction' | interaction | mean, low, high
+size_and_projection | effect == 'interaction' | seeds | pairs
+baselines | seeds >= 0 | seeds | seeds
+baselines | seeds >= 0 | validation loss | valid_loss, valid_loss_low, valid_loss_high
+baselines | seeds >= 0 | unigram | unigram_loss
+baselines | seeds >= 0 | no attention | no_attention_loss
+baselines | seeds >= 0 | below unigram by | @gain, @gain_low, @gain_high
+baselines | seeds >= 0 | attention is worth | @worth, @worth_low, @worth_high
+losses_by_rate | runs > 0 | steps | steps
+losses_by_rate | runs > 0 | diverged | diverged
+losses_by_rate | runs > 0 | learnt to attend | learnt
+losses_by_rate | runs > 0 | training loss | train_loss
+losses_by_rate | runs > 0 | validation loss | valid_loss, valid_loss_low, valid_loss_high
+pilot | steps > 0 | LayerNorm | valid_loss
+pilot | steps > 0 | projection only | projection_loss
+pilot | steps > 0 | no attention | no_attention_loss
+pilot | steps > 0 | attention is worth | @worth
+pilot | steps > 0 | CPU seconds a run | cpu_seconds
+table_3 | occurrences >= 10 * 2 * 2 | occurrences × layers × seeds | occurrences
+table_3 | occurrences >= 10 * 2 * 2 | unselectable, untrained (%) | initial_percent
+table_3 | occurrences >= 10 * 2 * 2 | unselectable, trained (%) | final_percent
+ceilings_by_token | contexts >= 3 | contexts | contexts
+ceilings_by_token | contexts >= 3 | less than ½ (%) | percent, low.clip(0), high.clip(0, 100)
+ceilings_by_token | contexts >= 3 | median ceiling | ceiling
+ceilings_by_token | contexts >= 3 | most received | received
+gaussian_law | share == 0.1 and not causal | 10 % | n
+gaussian_law | share == 0.5 and causal | 50 %, causal | n
+"""
+"""Table, rows of its CSV file, heading, and the numbers below it: a mean and perhaps its interval, or counts."""
+SHORT = {
+    "@single": "experiment not in ('rates', 'widths')",
+    "@of_three": ".where(runs > 2)",
+    "@gain": "gain_over_unigram",
+    "@worth": "worth_of_attention",
+}
+BETWEEN = {"table_3": slice(20, None), "ceilings_by_token": slice(10, -10)}
+"""Rows that readers do not see, of tables that show the first alone, or the first and the last."""
+
+
+def reads(cell: str, *values: float, alike: bool = False) -> None:
+    """A cell shows the numbers, to its last digit: a bound in place of a half-open interval, and no unknown number.
+
+    Where a number and its interval are `alike`, it may have the number alone.
+    """
+    signs = str.maketrans("−⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "--0123456789", ",")
+    plain = cell.replace("\u00a0×\u00a010", "e").translate(signs)
+    texts, open_ = re.findall(r"-?\d+(?:\.\d+)?(?:e-?\d+)?", plain), [*np.isinf(values[1:])]
+    unknown = not np.isfinite(values[0]) or (len(open_) == 2 and all(open_))
+    known = [] if unknown else [value for value in values if np.isfinite(value)]
+    if any(open_) and not unknown:
+        known = known[:1]
+        assert cell[0] == ("≥" if open_[-1] else "≤")
+    if alike and len(known) == 3:
+        assert len({*texts}) > 1 or len(texts) == 1
+        texts = texts * 3 if len(texts) == 1 else texts
+    assert len(texts) == len(known), cell
+    for text, value in zip(texts, known, strict=True):
+        digits, _, power = text.partition("e")
+        unit = 10.0 ** (int(power or 0) - len(digits.partition(".")[2]))
+        assert float(text) == pytest.approx(value, abs=0.51 * unit), cell
+
+
+@pytest.mark.parametrize("line", SEEN.strip().splitlines())
+def test_cells_show_the_numbers_of_their_rows(line):
+    for short, words in SHORT.items():
+        line = line.replace(short, words)
+    (name, where, heading, values), inf = line.split(" | "), np.inf  # noqa: F841, for the values
+    frame = of_random(name).frame.query(where)
+    rows = frame.drop(frame.index[BETWEEN.get(name, slice(0))])
+    cells = pd.concat([grid[heading] for grid in grids(of_random(name)) if heading in grid])
+    numbers = [rows.eval(value, engine="python") for value in re.split(r", (?![^(]*\))", values)]
+    for cell, *of_row in zip(cells, *numbers, strict=True):
+        reads(cell, *of_row, alike=name == "ceilings_by_token")
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "rates experiment d_model variant base_learning_rate",
+        "widths experiment d_model variant",
+        "losses_by_rate model steps variant base_learning_rate",
+    ],
+)
+def test_rows_are_ordered_by_setting_and_variants_as_in_legends(columns):
+    """Legends have no norm after scaling, and the small LayerNorm after both; by the alphabet they come before."""
+    name, *columns = columns.split()
+    metrics = RANDOM["majority_metrics"].query("experiment in ('rates', 'widths')")
+    renamed = {"variant": {"scale_released": "layernorm_small", "projected_qk": "none"}}
+    tables = {"language_model_metrics": RANDOM["language_model_metrics"]}
+    rows = made(name, tables | {"majority_metrics": metrics.replace(renamed)}).frame
+    rows = rows.assign(variant=rows.variant.map(legend_order(rows.variant).index))[columns]
+    assert rows.to_numpy().tolist() == sorted(rows.to_numpy().tolist())
+
+
+LAYERED = """
+table_1 | 0 | model == 'gpt' and site == 'after_norm' | variant
+table_1 | 1 | model == 'gpt' and site == 'after_norm_exact' | variant
+table_1 | 2 | model == 'wide' and site == 'after_norm' | variant
+table_2 | 0 | model == 'gpt' | site
+table_2 | 1 | model == 'wide' | site
+table_3 | -1 | percent >= 0 | model
+table_4 | 0 | model == 'bert' | variant
+heads | 0 | model == 'gpt' and site == 'head' and not causal | variant
+heads | 1 | model == 'gpt' and site == 'head_exact' and not causal | variant
+heads | 2 | model == 'gpt' and site == 'head' and causal | variant
+heads | 4 | model == 'wide' and site == 'head' and not causal | variant
+"""
+"""Table, number of its grid, rows of its CSV file, and the column by which the grid's rows differ."""
+SENTENCES = dict(texts="sentences", variant="projection", causal=False)
+
+
+@pytest.mark.parametrize("line", LAYERED.strip().splitlines())
+def test_shares_of_keys_have_a_column_for_each_layer_and_those_of_the_paper_beside_its_model(line):
+    name, number, where, column = line.split(" | ")
+    of_sentences = {"table_3": lambda tables: shares(keys_at(tables, "after_norm", **SENTENCES))}
+    rows = (RECOMPUTED | of_sentences)[name](RANDOM).reset_index().query(where)
+    parts, sites = of_random(name).parts, {"before_norm": "before LayerNorm"}
+    title, grid = [pair for pair in pairwise(parts) if isinstance(pair[1], pd.DataFrame)][int(number)]
+    assert rows.model.iloc[0] in title.lower() or column == "model"
+    assert ("the keys before them" in title) == (" and causal" in where)
+    assert "900 to 910 tokens" in title or "exact" in where or column == "model"
+    names = {"variant": label, "site": lambda site: sites.get(site, "after LayerNorm"), "model": str}[column]
+    cells = grid.set_index([grid.columns[0], "weights"])
+    for (value, checkpoint), part in rows.groupby([column, "checkpoint"]):
+        seen = cells.loc[names(value), {"initial": "untrained", "final": "trained"}[checkpoint]]
+        assert seen.seeds == str(part.seeds.iloc[0])
+        reads(seen.undecided, part.borderline_percent.mean())
+        for row in part.itertuples():
+            reads(seen[f"layer {row.layer}"], row.percent, max(row.low, 0), min(row.high, 100))
+    paper = reported()["language_model"].get(name, {}) if "gpt" in where and number == "0" else {}
+    assert len(cells) == rows.groupby([column, "checkpoint"]).ngroups + len(paper)
+    for value, percent in paper.items():
+        for layer, share in enumerate(percent, start=1):
+            reads(cells.loc[(names(value), "paper, trained"), f"layer {layer}"], share)
+    if column == "variant":
+        assert [*dict.fromkeys(grid[grid.columns[0]])] == [label(name) for name in legend_order(rows.variant)]
+
+
+def test_no_unselectable_key_is_a_zero_without_an_interval():
+    keys = RANDOM["key_selectability"].assign(n_unselectable=0)
+    grid = grids(made("table_1", {"key_selectability": keys}))[0].query("weights == 'trained'")
+    assert {*grid[["layer 1", "layer 2"]].to_numpy().ravel()} == {"0"}
+
+
+QUERIES = {"any": "any query", "norm": "any query behind the norm", "own": "the text's own queries"}
+KEYS = {"as used": "as used", "without norm": "without the norm"}
+
+
+def test_ceilings_are_shown_by_share_or_quantile_set_of_queries_and_layer():
+    """The quantiles are of queries behind the norm in place of any, where the norm is known."""
+    columns = [["less than", "queries", "keys"], ["pairs", "queries", "keys"]]
+    below, tails, *_ = (
+        grid.set_index(by) for grid, by in zip(grids(of_random("ceilings")), columns * 2, strict=True)
+    )
+    shares = RECOMPUTED["ceilings"](RANDOM).query("model == 'minilm'").reset_index()
+    fractions = {0.5: "½", 0.1: "1/10", 0.01: "1/100"}
+    for row in shares.itertuples():
+        cell = below.loc[
+            (fractions[row.threshold], QUERIES[row.queries], KEYS[row.normalised]), f"layer {row.layer}"
+        ]
+        reads(cell, row.percent, max(row.low, 0), min(row.high, 100), alike=True)
+    table = RANDOM["attention_ceilings"].query("model == 'minilm' and queries != 'any' and layer > 0")
+    for (queries, normalised, layer), part in table.groupby(["queries", "normalised", "layer"]):
+        for quantile in (0.01, 0.5, 0.99):
+            cell = tails.loc[
+                (f"{100 * quantile:g} %", QUERIES[queries], KEYS[normalised]), f"layer {layer:g}"
+            ]
+            mean, low, high = estimate(part.quantiles.str[CEILING_QUANTILES.index(quantile)])
+            reads(cell, mean, max(low, 0), min(high, 1), alike=True)
+    assert below.size == len(shares) and tails.size == 3 * 2 * 3
+
+
+@pytest.mark.parametrize("contexts", [3, 2])
+def test_tokens_of_three_contexts_are_listed_or_of_all_where_there_are_fewer(contexts):
+    table = RANDOM["token_ceilings"].query("context < @contexts")
+    assert sum(map(len, grids(made("ceilings_by_token", {"token_ceilings": table})))) == 20
+
+
+def test_cut_heads_have_a_row_for_each_number_of_dimensions():
+    rows = RECOMPUTED["cut_heads"](RANDOM).reset_index()
+    (grid,) = grids(of_random("cut_heads"))
+    for (d, part), (_, seen) in zip(rows.groupby("dimensions"), grid.iterrows(), strict=True):
+        assert seen.dimensions == str(d)
+        for heading, column in {
+            "undecided": "undecided_percent",
+            "Gaussian keys": "gaussian_percent",
+        }.items():
+            reads(seen[heading], part[column].mean())
+        for row in part.itertuples():
+            reads(seen[f"layer {row.layer}"], row.percent, max(row.low, 0), min(row.high, 100), alike=True)
+
+
 OPEN = "reproduced; untrained models pass too; p = 0.051 with Holm's correction"
 CLAIMS = {
     "faster": ["partial", "3.00× [1.73, ∞]", "3 times", "1.00× [0.111, 9.00] (scale)", "8", "50 % [25, ∞]"],
@@ -117,17 +335,21 @@ def test_two_reproductions_are_compared_claim_by_claim(tmp_path):
     mine = RANDOM["claims"].assign(**texts, n_seeds=8)
     kept = mine[mine.claim != "geometry"].set_index("claim", drop=False)
     kept.loc["faster", ["measured", "ci_low", "ci_high", "verdict"]] = [1.5, 1.25, 1.625, "holds"]
-    kept.loc["table_1", ["measured", "ci_low", "ci_high"]] = [109, 108, 120]
-    for folder, frame in (("mine", mine), ("kept", kept)):
+    kept.loc["accurate", ["measured", "ci_low", "ci_high"]] = [14, 13, 15]
+    kept.loc["table_1", ["measured", "ci_low", "ci_high"]] = [115, 110, 120]
+    for folder, frame in (("mine", mine[mine.claim != "loss_gap"]), ("kept", kept)):
         store.write(frame, "claims", tmp_path / folder / "parquet/claims.parquet", {})
     outs = tmp_path / "c.csv", tmp_path / "c.md"
     assert compare(tmp_path / "mine", tmp_path / "kept", *outs) == [
         "faster: another verdict, intervals apart; mine: 3.00× [1.73, ∞], partial; kept: 1.50× [1.25, 1.62], holds",
+        "accurate: intervals apart; mine: 4.00 points [−8.00, 12.0], not tested; "
+        "kept: 14.0 points [13.0, 15.0], not tested",
         "geometry: in one of them only; mine: 1.00 [0, 2.00], holds; kept: –",
+        "loss_gap: in one of them only; mine: –; kept: not tested",
     ]
     written = pd.read_csv(outs[0]).set_index("claim").measured_other
-    assert (written["faster"], written["table_1"]) == (1.5, 109) and np.isnan(written["geometry"])
-    row = "| table_1 | 100 % [90.0, 110], reproduced | 109 % [108, 120], reproduced |"
+    assert (written["faster"], written["table_1"]) == (1.5, 115) and np.isnan(written["geometry"])
+    row = "| table_1 | 100 % [90.0, 110], reproduced | 115 % [110, 120], reproduced |"
     assert row in " ".join(outs[1].read_text(encoding="utf-8").split())
     with pytest.raises(ValueError, match="never has no verdicts; run snakemake"):
         compare(tmp_path / "never", tmp_path / "kept", *outs)
