@@ -126,7 +126,7 @@ def measured(runs, weights, folder, *asked, leave_out=()):
     """The files of a trained batch, but for some runs, of which `asked` is measured: keys, ceilings or samples."""
     trained, flags = plan_of(runs), {kind: kind in asked for kind in ("keys", "ceilings", "samples")}
     plan = trained | {"runs": [run | flags for run in trained["runs"] if run["name"] not in leave_out]}
-    plan |= {"made_by": {"trained": hash_of(trained)}, "ceiling_contexts": 1}
+    plan |= {"made_by": {"trained": hash_of(trained), "text/hand_made": "b"}, "ceiling_contexts": 1}
     plan |= {"block_contexts": 2}
     for name, planned in (("trained", trained), ("measured", plan)):
         files.replace_text(folder / "plan" / f"{name}.json", json.dumps(planned))

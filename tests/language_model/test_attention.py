@@ -100,6 +100,15 @@ def test_values_and_gradients_are_those_of_the_formula_with_the_mask_of_dropout(
         torch.testing.assert_close(a.double(), b, rtol=0, atol=atol)
 
 
+@pytest.mark.parametrize("d", [16, 17])
+def test_dropout_of_compiled_and_of_torchs_attention_has_its_rate(d):
+    """Scores are 0 and the values unit vectors, so that results are the attention weights, of which a quarter stays."""
+    qkv = torch.cat([torch.zeros(1, d, 2 * d), torch.eye(d)[None]], dim=-1)
+    found = causal_attention(qkv, 1, dropout=0.75)[0] * torch.arange(1, d + 1)[:, None]
+    torch.testing.assert_close(found, 4.0 * (found > 0))
+    assert 0.1 < (found > 0).sum() / (d * (d + 1) / 2) < 0.4 and not found.triu(1).any()
+
+
 @pytest.mark.parametrize("d", [2, 7, 8, 11])
 def test_widened_heads_have_the_same_values_and_gradients(d):
     given = drawn_inputs((2, 3, 9, d), dtype=torch.float64)
@@ -115,7 +124,8 @@ def test_widened_heads_have_the_same_values_and_gradients(d):
 def test_faults_of_attention_are_noticed_at_unit_normal_inputs(settings, factor):
     """Of an attention whose scores are 0 in float32, or half as large."""
     found = {operator.name: operator for operator in operators(settings, 300)}
-    whole = found["attention"].function
+    whole, n, gpt = found["attention"].function, settings.context_length, settings is hand_made.SMALL_GPT
+    assert found["attention"].shapes == (((2, n, 24),) if gpt else ((2, 4, n, 2),) * 3)
 
     def spoilt(first, *others):
         """`first` are the queries, or in GPT queries, keys and values side by side."""

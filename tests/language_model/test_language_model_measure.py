@@ -79,7 +79,7 @@ def test_the_known_tables_of_a_run_with_weights_set_by_hand(weights, tmp_path):
         assert row.n_keys == 6
     tokens = store.read(out["tokens"], "sentence_tokens")
     for (name, _), part in tokens.groupby(["checkpoint", "layer"]):
-        assert part.token.tolist() == [f"w{i}" for i in SENTENCE]
+        assert part.token.tolist() == [f"w{i}" for i in SENTENCE] and part.position.tolist() == [*range(6)]
         unselectable = part.token[part.verdict == "unselectable"].tolist()
         assert unselectable == {"initial": [], "final": ["w4", "w5"]}[name]
     assert tokens.groupby(["checkpoint", "layer"]).ngroups == 4
@@ -88,6 +88,26 @@ def test_the_known_tables_of_a_run_with_weights_set_by_hand(weights, tmp_path):
         assert rule == describe((Stream.LANGUAGE_MODEL_BATCHES, Stream.TEXT_SELECTION), torch=True)
     assert not len(store.read(out["ceilings"], "language_model_ceilings"))
     assert checkpoint.load(out["samples"])[0] == {} and checkpoint.load(out["samples"])[1]["runs"] == []
+
+
+EXACT = ("after_norm_exact",)
+
+
+@pytest.mark.parametrize(
+    ("variant", "norm", "architecture", "exact"),
+    [
+        ("layernorm", "layernorm", "gpt", EXACT),
+        ("mine", "scale*0.5", "gpt", EXACT),
+        ("projected_qk", "projected_qk", "gpt", EXACT),
+        ("layernorm_qk", "layernorm_qk", "gpt", (*EXACT, "head_exact")),
+        ("layernorm_gain", "layernorm_gain", "gpt", ()),  # whose outputs have no equal lengths
+        ("projection", "projection", "gpt", ()),
+        ("mine", "examples.dynamic_tanh:DynamicTanh", "gpt", ()),
+        ("layernorm", "layernorm", "bert", ()),
+    ],
+)
+def test_vectors_of_equal_length_are_tested_without_eps_too(variant, norm, architecture, exact):
+    assert measure.sites_of(variant, norm, architecture) == ("before_norm", "after_norm", "head", *exact)
 
 
 def test_weights_of_other_runs_are_refused(weights, tmp_path):
@@ -132,6 +152,7 @@ def test_blocks_are_what_the_modules_of_the_model_receive(tmp_path):
     weights = made.save_weights(run, tmp_path, initial=run.build_model(), final=network)
     tensors, facts = checkpoint.load(made.measured([run], weights, tmp_path, "samples")["samples"])
     assert facts["runs"] == [{"name": run.name, "variant": "layernorm", "seed": 0, "layers": 2}]
+    assert facts["identity"]["runs"][0]["name"] == run.name and facts["identity"]["block_contexts"] == 2
     assert len(tensors) == 2 * 7 and {tensor.dtype for tensor in tensors.values()} == {torch.float64}
     network = network.double()
     for number, layer in enumerate(network.layers, start=1):
@@ -166,7 +187,8 @@ def saved(tmp_path):
 def test_the_table_has_both_checkpoints(saved, tmp_path):
     run, file = saved
     out = made.measured([run], file, tmp_path, "ceilings")
-    assert not len(store.read(out["keys"], "key_selectability"))
+    for kind in ("keys", "tokens", "ones_share"):
+        assert not len(store.read(out[kind], measure.TABLES[kind]))
     table = store.read(out["ceilings"], "language_model_ceilings")
     found = set(zip(table.model, table.variant, table.seed, table.context, strict=True))
     assert found == {("hand_made", "layernorm", 3, 0)}
@@ -185,8 +207,11 @@ def test_a_run_that_diverged_has_its_untrained_rows_and_no_samples(saved, tmp_pa
     torch.nn.init.constant_(network.tokens.weight, torch.inf)
     file = made.save_weights(run, tmp_path, initial=run.build_model(), final=network)
     out = made.measured([run], file, tmp_path, "ceilings", "keys")
-    for kind in ("ceilings", "keys", "ones_share", "tokens"):
-        assert set(store.read(out[kind], measure.TABLES[kind]).checkpoint) == {"initial"}
+    tables = {kind: store.read(out[kind], table) for kind, table in measure.TABLES.items()}
+    assert all(set(table.checkpoint) == {"initial"} for table in tables.values())
+    lengths = tables["keys"].groupby(["texts", "context"]).n_keys.unique().explode().to_dict()
+    assert lengths == {("long", 0): N, ("long", 1): 20, ("sentences", 0): 9}
+    assert tables["tokens"].groupby(["layer", "context"]).size().to_dict() == {(1, 0): 9, (2, 0): 9}
     assert "the run diverged" in capsys.readouterr().out
     says = r"seed_3 diverged, .* lower learning_rate of language_model.hand_made"
     with pytest.raises(ValueError, match=says):

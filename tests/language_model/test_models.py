@@ -3,6 +3,7 @@
 import math
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from default_settings import example
@@ -16,13 +17,15 @@ from layernorm_roles.settings.language_model import BERTSettings
 from layernorm_roles.variants import SHRUNK, SPLIT_VARIANTS, VARIANTS
 
 ALL_VARIANTS = [*VARIANTS, *SPLIT_VARIANTS, "layernorm_qk", "projection_matched", "no_attention"]
+SCALING = {name for name, variant in VARIANTS.items() if variant.scales} | {*SPLIT_VARIANTS, "layernorm_qk"}
 
 
 def test_initial_weights_have_gpt2s_spread():
     ours = model.build(changed(GPT, d_model=64), "layernorm", "layernorm", 3000, 0)
     assert ours.tokens.weight.std().item() == pytest.approx(0.02, rel=0.02)
     assert ours.layers[0].attention.qkv.weight.std().item() == pytest.approx(0.02, rel=0.05)
-    assert ours.layers[0].feed_forward[2].weight.std().item() == pytest.approx(0.02 / 8**0.5, rel=0.05)
+    for adding in (ours.layers[0].attention.out, ours.layers[0].feed_forward[2]):
+        assert adding.weight.std().item() == pytest.approx(0.02 / 8**0.5, rel=0.05)
     assert not ours.layers[0].attention.out.bias.any()
 
 
@@ -88,10 +91,12 @@ def plain_logits(variant, parameters, tokens, recorded):
             w_q, w_k, w_v = parameters[at + "attention.qkv.weight"].split(8)
             assert_found(recorded[number].before_norm, x)
             assert_found(recorded[number].attention_input, y)
-            if norm := recorded[number].norm:  # with its factor in float32
+            norm = recorded[number].norm
+            assert (norm is not None) == (variant in SCALING)
+            if norm:  # with its factor in float32
                 known = torch.from_numpy(norm(recorded[number].before_norm))
                 torch.testing.assert_close(known, y[0].detach(), rtol=1e-6, atol=1e-6)
-            heads, to_queries = [], recorded[number].query_projection
+            heads, projections = [], (recorded[number].query_projection, recorded[number].key_projection)
             for head in range(4):
                 rows = slice(2 * head, 2 * head + 2)
                 q, k, v = y @ w_q[rows].T, y @ w_k[rows].T, y_values @ w_v[rows].T
@@ -103,8 +108,8 @@ def plain_logits(variant, parameters, tokens, recorded):
                 seen = torch.ones(n, n, dtype=torch.bool).tril()
                 weights = scores.masked_fill(~seen, -math.inf).softmax(dim=-1)
                 assert_found(recorded[number].attention(head), weights)
-                if to_queries:
-                    assert_found(to_queries(y[0].detach().numpy())[head], q)
+                for projection, made in zip(projections, (q, k), strict=True):
+                    assert_found(projection(y[0].detach().numpy())[head], made)
                 heads.append(weights @ v)
             x = x + linear(torch.cat(heads, dim=-1), at + "attention.out")
         hidden = linear(layer_norm(x, at + "ln_2"), at + "feed_forward.0")
@@ -123,9 +128,9 @@ def test_loss_gradients_queries_and_keys_are_those_of_the_formulas(variant):
     copies = {name: p.detach().clone().requires_grad_() for name, p in ours.named_parameters()}
     logits = plain_logits(variant, copies, window[:, :-1], ours.record(window[0, :-1].tolist()))
     expected = nn.functional.cross_entropy(logits.flatten(0, 1), window[:, 1:].flatten())
-    expected.backward()
+    (2 * expected).backward()
     loss = ours.loss(window)
-    loss.backward()
+    (2 * loss).backward()
     torch.testing.assert_close(ours.logits(window[:, :-1]), logits, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(loss, expected, rtol=1e-12, atol=0)
     torch.testing.assert_close(by_kernels, expected.float(), rtol=1e-5, atol=1e-5)
@@ -135,9 +140,12 @@ def test_loss_gradients_queries_and_keys_are_those_of_the_formulas(variant):
 
 def test_bert_without_attention_has_the_other_weights_of_bert_with_it_and_reads_no_other_token(text):
     """A masked token's prediction depends on its position alone; with attention it depends on the other tokens."""
-    runs = [run_of(text, SMALL_BERT, variant) for variant in ("no_attention", "layernorm")]
-    bare, whole = (run.build_model().eval() for run in runs)
+    runs = [run_of(text, SMALL_BERT, variant) for variant in ("no_attention", "layernorm", "none")]
+    bare, whole, normless = (run.build_model().eval() for run in runs)
     weights = whole.state_dict()
+    of_norms = weights.keys() - normless.state_dict().keys()
+    assert "norm_0.weight" in of_norms and all("norm" in name for name in of_norms)
+    assert not torch.equal(run_of(text, SMALL_BERT, seed=1).build_model().tokens.weight, whole.tokens.weight)
     assert all(torch.equal(tensor, weights[name]) for name, tensor in bare.state_dict().items())
     assert not any("qkv" in name or "norm_1" in name for name in bare.state_dict())
     tokens = torch.arange(12).reshape(2, 6) + 3
@@ -194,22 +202,51 @@ def test_hidden_states_and_masked_loss_equal_transformers_bert(normed):
         out = theirs(tokens, labels=labels, output_hidden_states=True)
         torch.testing.assert_close(ours(tokens), out.hidden_states[-1], rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(ours.loss(tokens, where, targets), out.loss, rtol=1e-9, atol=1e-9)
-        norms, layers = [ours.norm_0, *(layer.norm_2 for layer in ours.layers)], body.encoder.layer
         recorded = ours.record(tokens[0].tolist())
-        for found, norm, hidden, layer in zip(recorded, norms, out.hidden_states, layers, strict=False):
+        assert [(found.layer, found.causal) for found in recorded] == [(n, False) for n in (1, 2, 3, 4)]
+        for found, hidden, layer in zip(recorded, out.hidden_states[:-1], body.encoder.layer, strict=True):
             assert_found(found.attention_input, hidden)
-            assert_found(norm(torch.from_numpy(found.before_norm)).numpy(), hidden)
-            theirs = layer.attention.self
-            for heads, projection in ((found.queries, theirs.query), (found.keys, theirs.key)):
-                assert_found(heads, projection(hidden).unflatten(-1, (4, 2)).transpose(1, 2))
+            assert_found(found.norm(found.before_norm) if normed else found.before_norm, hidden)
+            for heads, made_by, theirs in (
+                (found.queries, found.query_projection, layer.attention.self.query),
+                (found.keys, found.key_projection, layer.attention.self.key),
+            ):
+                assert_found(heads, theirs(hidden).unflatten(-1, (4, 2)).transpose(1, 2))
+                np.testing.assert_allclose(made_by(found.attention_input), heads, rtol=1e-9, atol=1e-9)
 
 
-def test_padding_does_not_change_a_sentences_loss():
+def test_a_sentences_class_is_read_off_its_first_token_and_padding_changes_nothing():
     network = randomise(bert.BERT(BERT, True, VOCABULARY, classes=2))
     tokens = torch.randint(VOCABULARY, (1, 20), generator=torch.Generator().manual_seed(0))
     padded = torch.nn.functional.pad(tokens, (0, 13), value=VOCABULARY + bert.PAD)
     length, label = torch.tensor([20]), torch.tensor([1])
-    torch.testing.assert_close(network.loss(tokens, length, label), network.loss(padded, length, label))
+    pooled = torch.tanh(network.transform(network(tokens)[:, 0]))  # BERT's pooler
+    known = nn.functional.cross_entropy(network.classify(pooled), label)
+    torch.testing.assert_close(network.loss(tokens, length, label), known)
+    torch.testing.assert_close(network.loss(padded, length, label), known)
+    network.train().dropout.p = 1.0
+    known = nn.functional.cross_entropy(network.classify.bias[None], label)
+    torch.testing.assert_close(network.loss(tokens, length, label), known)
+
+
+@pytest.mark.parametrize("settings", [GPT, BERT], ids=["gpt", "bert"])
+def test_dropout_is_of_embeddings_and_of_what_layers_add(settings):
+    """Where all of it is dropped, the embeddings are 0, and a layer changes nothing but by the norm that BERT has."""
+    build = model.build if settings is GPT else bert.build
+    network = randomise(build(settings, "layernorm", "layernorm", VOCABULARY, 0)).train()
+    for module in (module for module in network.modules() if isinstance(module, nn.Dropout)):
+        module.p = 1.0
+    layer, x, entered = network.layers[0], torch.randn(1, 8, 8), []
+    handle = layer.register_forward_pre_hook(lambda _, given: entered.append(given[0]))
+    network(torch.arange(8)[None])
+    handle.remove()
+    assert not entered[0].any()
+    if settings is BERT:
+        assert torch.equal(layer(x, None), layer.norm_1(x))
+    else:
+        assert torch.equal(layer(x), x)
+        attended = layer.attention.attended(x, x)  # whose weights have another rate, here 0
+        assert torch.equal(attended, layer.eval().attention.attended(x, x))
 
 
 def test_a_loss_curve_does_not_depend_on_threads(threads, monkeypatch):

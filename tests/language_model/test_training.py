@@ -1,12 +1,13 @@
 """Training: known losses and steps of toy models, resumed runs to the byte, checkpoints that do not fit."""
 
+import json
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
-from hand_made import SMALL_BERT, SMALL_GPT, changed, labelled, measured, run_of, trained
+from hand_made import SMALL_BERT, SMALL_GPT, changed, labelled, measured, plan_of, run_of, trained
 from interrupted import killed_after
 from torch import nn
 
@@ -46,10 +47,11 @@ class ToyModel(nn.Module):
 
 
 def test_rows_hold_the_mean_training_loss_since_the_last_row_and_the_validation_loss():
-    """The loss of a training batch is its step, that of the validation text the mean over its four rows."""
-    metrics = train.train(ToyModel(lambda _, numbers: numbers.mean()), ToyTask(), SCHEDULE, seed=0).metrics
+    """The loss of a training batch is its step plus 5, that of the validation text the mean over its four rows."""
+    task = ToyTask(lambda step: step + 5)
+    metrics = train.train(ToyModel(lambda _, numbers: numbers.mean()), task, SCHEDULE, seed=0).metrics
     assert metrics.step.tolist() == [0, 4, 8, 10] and metrics.tokens.tolist() == [0, 256, 512, 640]
-    assert metrics.train_loss.tolist() == [0, np.mean([0, 1, 2, 3]), np.mean([4, 5, 6, 7]), np.mean([8, 9])]
+    assert metrics.train_loss.tolist() == [5, np.mean([5, 6, 7, 8]), np.mean([9, 10, 11, 12]), 13.5]
     assert metrics.valid_loss.tolist() == [(3 * 1000 + 3000) / 4] * 4
     assert metrics.unigram_loss.tolist() == [4.5] * 4
     rates = metrics.learning_rate.tolist()
@@ -65,12 +67,14 @@ def test_steps_are_adamws_with_clipped_gradients_and_a_falling_rate(clip, warmup
     model = ToyModel(lambda model, numbers: numbers.mean() * model.w)
     result = train.train(model, ToyTask(gradients.__getitem__), settings, seed=0)
     known = nn.Parameter(torch.tensor(2.0))
-    optimiser = torch.optim.AdamW([known], weight_decay=decay)
+    optimiser, rates = torch.optim.AdamW([known], weight_decay=decay), []
     for step, gradient in enumerate(gradients):
-        optimiser.param_groups[0]["lr"] = 0.1 * (1 - step / 10) * min(1, (step + 1) / (warmup or 1))
+        rates.append(0.1 * (1 - step / 10) * min(1, (step + 1) / (warmup or 1)))
+        optimiser.param_groups[0]["lr"] = rates[step]
         known.grad = torch.tensor(gradient * min(1.0, clip / abs(gradient)))
         optimiser.step()
     assert result.final["w"].item() == pytest.approx(known.item(), abs=1e-5)
+    assert result.metrics.learning_rate.tolist() == pytest.approx([rates[0], rates[3], rates[7], rates[9]])
 
 
 def diverging(at: int) -> ToyModel:
@@ -79,8 +83,9 @@ def diverging(at: int) -> ToyModel:
 
 
 def test_a_run_whose_loss_stops_being_finite_is_worse_than_any_other_from_there_on(capsys):
-    with pytest.raises(ValueError, match="title: the loss is not finite at step 0; expected a finite number"):
-        train.train(diverging(0), ToyTask(), SCHEDULE, 0, title="title")
+    for at in (0, 1000):  # of training alone, and of validation alone
+        with pytest.raises(ValueError, match="title: the loss is not finite at step 0; expected a finite"):
+            train.train(diverging(at), ToyTask(), SCHEDULE, 0, title="title")
     result = train.train(diverging(5), ToyTask(), SCHEDULE, 0, title="title")
     whole = train.train(ToyModel(lambda model, numbers: numbers.mean()), ToyTask(), SCHEDULE, 0).metrics
     metrics, known, losses = result.metrics, ["step", "tokens", "learning_rate"], ["train_loss", "valid_loss"]
@@ -178,9 +183,9 @@ def test_all_variants_of_a_seed_drop_the_same_units(text, settings):
     """Each dropout is given ones, of which 0 is left where it drops; and the generators end in one state."""
     gpt = settings is SMALL_GPT
     settings = changed(settings, steps=3, dropout=0.3, **{"attention_dropout": 0.2} if gpt else {})
-    found = []
-    for variant in GPT_VARIANTS if gpt else BERT_VARIANTS:
-        run, dropped = run_of(text, settings, variant), []
+    found, variants = [], GPT_VARIANTS if gpt else BERT_VARIANTS
+    for variant, seed in (("layernorm", 1), *((name, 0) for name in variants)):
+        run, dropped = run_of(text, settings, variant, seed), []
         network = run.build_model()
         for module in (module for module in network.modules() if isinstance(module, nn.Dropout)):
             module.register_forward_pre_hook(lambda _, given: (given[0] * 0 + 1,))
@@ -188,9 +193,10 @@ def test_all_variants_of_a_seed_drop_the_same_units(text, settings):
         train.train(network, tasks.build(settings, text, run.tokenizer, run.seed), settings, run.seed)
         masks = torch.stack([mask for mask in dropped if mask.any()])  # the others are of evaluations
         found.append((masks, torch.get_rng_state()))
-    (masks, state), *others = found
+    (of_another_seed, _), (masks, state), *others = found
     assert len(masks) == 3 * (1 + 2 * settings.layers) and 0.25 < masks.float().mean() < 0.35
     assert all(torch.equal(masks, theirs) and torch.equal(state, end) for theirs, end in others)
+    assert not torch.equal(masks, of_another_seed)
 
 
 @pytest.mark.parametrize("settings", [SMALL_GPT, SMALL_BERT])
@@ -203,8 +209,9 @@ def test_metrics_and_learning(text, tmp_path, settings):
     assert last < first - (0.5 if settings is SMALL_GPT else 0.1)
     # The text has six words, equally frequent.
     assert metrics.unigram_loss.tolist() == pytest.approx([np.log(6)] * len(metrics), abs=0.15)
-    rule = store.read_provenance(out["metrics"])["seed_rule"]
-    assert rule == random_streams.describe(tasks.task_type(settings).streams, torch=True)
+    about = store.read_provenance(out["metrics"])
+    assert about["seed_rule"] == random_streams.describe(tasks.task_type(settings).streams, torch=True)
+    assert json.loads(about["config"]) == plan_of([run]) == checkpoint.load(out["weights"])[1]["identity"]
     # The weights are those of the first and of the last row.
     task = tasks.build(settings, text, run.tokenizer, run.seed)
     for name, loss in (("initial", first), ("final", last)):
@@ -233,9 +240,11 @@ def test_sentences_with_labels_train(text, tmp_path):
     assert metrics.valid_loss.iloc[-1] < 0.5 and metrics.unigram_loss.isna().all()
     assert "Stream.LABELLED_BATCHES" in store.read_provenance(out["metrics"])["seed_rule"]
     tables = measured([run], out["weights"], tmp_path, "keys")
-    assert len(store.read(tables["tokens"], "sentence_tokens"))
     # What enters the norms on the first context, which BERT reads after its class token.
     first, network = run.contexts().iloc[0], run.restore_model(weights, "final").double().eval()
+    tokens = store.read(tables["tokens"], "sentence_tokens").query("checkpoint == 'final' and layer == 2")
+    spelt = tokens.token[tokens.context == first.context].tolist()
+    assert spelt == ["[CLS]", *(f"w{token}" for token in first.tokens)]
     window = torch.tensor([[*run.prefix, *first.tokens]])
     known = ones_direction.table(network, lambda: network(window))
     ones = store.read(tables["ones_share"], "language_model_ones_share").query("checkpoint == 'final'")

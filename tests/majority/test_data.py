@@ -71,9 +71,10 @@ def test_uniform_sampling_is_uniform_and_the_depth_first_walk_shares_its_smalles
 
 @pytest.mark.parametrize("drawn_by", DRAWS)
 @pytest.mark.parametrize("split", ["rows", "partitions"])
-def test_sequences_have_their_length_gap_and_label_and_their_side_of_the_split(drawn_by, split):
+def test_sequences_have_their_length_gap_and_label_and_their_side_of_the_split(drawn_by, split, drawn):
     """Each partition has ten sequences with random classes; by partitions none is on both sides, by rows most are."""
     counts, label, test = arrays(data.generate(task(drawn_by, split), seed=3))
+    assert drawn == {Stream.MAJORITY_DATA.number: {3}}
     assert counts.shape == (5010, 20) and (counts.sum(axis=1) == 50).all()
     ordered = np.sort(counts, axis=1).astype(int)
     assert (ordered[:, -1] - ordered[:, -2] >= 6).all() and (counts.argmax(axis=1) == label).all()

@@ -80,7 +80,7 @@ def test_float32_is_as_exact_as_its_inputs(regime):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_loss_alone_and_a_second_call_give_the_same_bytes_and_nan_stays_nan(dtype):
     counts, label = batch_of(1000, 20, 50)
-    parameters = in_dtype(parameters_of(20, 8, 8), dtype)
+    parameters = in_dtype(parameters_of(20, 6, 8), dtype)
     loss, correct, gradients = kernel.loss_and_gradients(counts, label, parameters)
     again, _, gradients_again = kernel.loss_and_gradients(counts, label, parameters)
     assert kernel.loss_only(counts, label, parameters) == (loss, correct) and again == loss
@@ -89,8 +89,9 @@ def test_loss_alone_and_a_second_call_give_the_same_bytes_and_nan_stays_nan(dtyp
     for name in LossParameters._fields:
         spoilt = in_dtype(parameters, dtype)
         getattr(spoilt, name).reshape(-1)[0] = np.nan
-        loss, _, gradients = kernel.loss_and_gradients(counts, label, spoilt)
-        assert np.isnan(loss) and np.isnan(gradients.embedding).any(), name
+        lost, _, gradients = kernel.loss_and_gradients(counts, label, spoilt)
+        assert np.isnan(lost) and np.isnan(gradients.embedding).any(), name
+    assert kernel.loss_only(counts, label, parameters) == (loss, correct), "nothing is left of it"
 
 
 def test_the_first_of_tied_classes_is_the_prediction():
@@ -101,6 +102,18 @@ def test_the_first_of_tied_classes_is_the_prediction():
     assert correct == 50 * (label == 0).sum() > 0
 
 
+def test_a_class_that_a_sequence_lacks_is_nothing_to_it_although_its_weights_underflow():
+    """The query of class 0 sees its own key alone, so that without the class its sum of weights is 0."""
+    counts, label = batch_of(40, 5, 50)
+    parameters = parameters_of(5, 4, 4)
+    parameters.in_weight[:8], parameters.normed[:, 0] = 0, 0
+    parameters.in_weight[[0, 4], 0], parameters.normed[0, 0] = 1, 100
+    loss, correct, gradients = kernel.loss_and_gradients(counts, label, parameters)
+    expected_loss, expected_correct, expected = by_autograd(counts, label, parameters)
+    assert loss == pytest.approx(expected_loss, rel=1e-12) and correct == expected_correct
+    assert largest_error(gradients, expected) < 1e-10 and (counts[:, 0] == 0).any()
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -108,13 +121,15 @@ def test_the_first_of_tied_classes_is_the_prediction():
         (lambda c, label, t: (c[:, :4], label, t), "expected uint8"),
         (lambda c, label, t: (0 * c, label, t), "not all 0"),
         (lambda c, label, t: (c, label + 1, t), "below 5"),
+        (lambda c, label, t: (c, label - 1, t), "below 5"),
         (lambda c, label, t: (c, label[:-1], t), "labels of shape"),
         (lambda c, label, t: (c, label, t._replace(w2=t.w2.T[:, :2])), "parameter w2"),
         (lambda c, label, t: (c, label, t._replace(b2=t.b2.astype(np.float32))), "parameter b2 is float32"),
+        (lambda c, label, t: (c, label, in_dtype(t, np.float16)), "parameter normed is float16"),
     ],
 )
 def test_what_does_not_fit_is_named(change, named):
     counts, label = batch_of(30, 5, 50)
-    label[0] = 4
+    label[:2] = 4, 0
     with pytest.raises(ValueError, match=named):
         kernel.loss_only(*change(counts, label, parameters_of(5, 4, 3)))

@@ -7,7 +7,13 @@ from default_settings import example
 from oracle import loss_and_correct
 
 from layernorm_roles.majority import data
-from layernorm_roles.majority.gradients import autograd_gradient, compiled_gradient, compiled_loss, flatten
+from layernorm_roles.majority.gradients import (
+    autograd_gradient,
+    compiled_gradient,
+    compiled_loss,
+    derivatives,
+    flatten,
+)
 from layernorm_roles.majority.model import MajorityTransformer, pair_loss
 from layernorm_roles.settings.majority import MajorityExperiment
 from layernorm_roles.variants import SPLIT_VARIANTS, VARIANTS
@@ -64,3 +70,21 @@ def test_parameters_and_their_initialisation_are_torchs_and_the_same_for_every_v
         for name, value in state.items():
             known = expected[name] if name in expected else layer[name.removeprefix("layer.")]
             assert torch.equal(value, known), name
+
+
+def test_no_eps_is_added_before_attention():
+    model = MajorityTransformer(20, 8, 8, "layernorm")
+    known = model.normed()[0]
+    model.embedding.weight.data.mul_(1e-3)
+    torch.testing.assert_close(model.normed()[0], known)
+
+
+def test_what_devices_are_compared_by_is_of_a_copy(batch):
+    model = MajorityTransformer(20, 8, 8, "layernorm_affine")
+    loss, gradients = derivatives(model, data.Sequences(*(part.numpy() for part in batch)), "cpu")
+    assert all(parameter.grad is None for parameter in model.parameters())
+    known = pair_loss(model.loss_parameters(), *batch)[0]
+    parameters = [*model.loss_parameters()[2:], *model.norm_parameters()]
+    vector = torch.nn.utils.parameters_to_vector(torch.autograd.grad(known, parameters)).double()
+    assert loss == pytest.approx(known.item(), rel=1e-5)
+    torch.testing.assert_close(gradients["the parameters"], vector, rtol=1e-3, atol=1e-5)

@@ -94,16 +94,24 @@ def test_a_run_whose_loss_stops_being_finite_is_worse_than_any_other_from_there_
         train.train(task(), run_of("projection_grown", 0), sets)
 
 
-@pytest.mark.parametrize("variant", ["layernorm", "projected_v"])
-def test_metrics_are_those_of_an_oracle_on_tokens(variant, sets):
+@pytest.mark.parametrize("lost", ["train_loss", "test_loss"])
+def test_one_loss_that_is_not_finite_is_enough(lost, sets, monkeypatch):
+    plain = train.evaluate
+    monkeypatch.setattr(train, "evaluate", lambda *given: plain(*given) | {lost: np.inf})
+    with pytest.raises(ValueError, match="the loss is not finite at step 0"):
+        train.train(task(), run_of("scale", 0), sets)
+
+
+@pytest.mark.parametrize(("variant", "d_ff"), [("layernorm", 5), ("projected_v", None)])
+def test_metrics_are_those_of_an_oracle_on_tokens(variant, d_ff, sets):
     """The test set has the classes that training lacks, so that a trained model is far worse there."""
-    settings = task()
+    settings = task(d_ff=d_ff)
     counts, label = (np.concatenate([part, other]) for part, other in zip(*sets.values(), strict=True))
     few, many = label < 3, np.flatnonzero(label >= 3)[:150]
     unlike = {name: data.Sequences(counts[i], label[i]) for name, i in (("train", few), ("test", many))}
     result = train.train(settings, run_of(variant, 3, learning_rate=0.05), unlike)
     torch.manual_seed(3)
-    initial = MajorityTransformer(settings.classes, 4, settings.d_ff, variant)
+    initial = MajorityTransformer(settings.classes, 4, d_ff or 4, variant)
     vectors = result.vectors.set_index(["checkpoint", "kind", "token"]).vector
     for when, model, last in (("initial", initial, 0), ("final", result.model, -1)):
         row = result.metrics.iloc[last]
@@ -150,19 +158,19 @@ RECORDED = task(evaluate_every="logarithmic")
 NAMED = {"experiment": "small", "d_model": 5, "base_learning_rate": 0.02}
 
 
-def planned_batch(folder, code="a"):
+def planned_batch(folder, code="a", norm_code="b", named=NAMED, **changes):
     """The plan of two runs of different variants and seeds, the data of each seed, in order, and the files."""
     jobs, inputs = [f"majority_data/small/seed_{seed}" for seed in (3, 4)], []
     for job, seed in zip(jobs, (3, 4), strict=True):
         inputs.append(folder / f"{seed}.parquet")
         data.write(planned(folder, job, settings=RECORDED.of_data(), seed=seed), inputs[-1])
     runs = [
-        {"name": f"small/{variant}/{seed}", "variant": variant, "norm": norm, "seed": seed, **NAMED}
+        {"name": f"small/{variant}/{seed}", "variant": variant, "norm": norm, "seed": seed, **named}
         for variant, norm, seed in (("mine", "oracle:Stateful", 4), ("layernorm", "layernorm", 3))
     ]
-    norm_code = {"mine": "b", "layernorm": None}
-    given = {"settings": RECORDED.of_training(), "runs": runs, "device": "cpu", "device_check": "stop"}
-    plan = planned(folder, "majority/small", jobs, code=code, norm_code=norm_code, **given)
+    given = {"norm_code": {"mine": norm_code, "layernorm": None}, "device": "cpu"}
+    given |= {"settings": RECORDED.of_training() | changes, "runs": runs, "device_check": "stop"}
+    plan = planned(folder, "majority/small", jobs, code=code, **given)
     out = {name: folder / name for name in ("metrics", "vectors", "weights.safetensors")}
     return plan, inputs, {name.partition(".")[0]: file for name, file in out.items()}
 
@@ -190,7 +198,7 @@ def test_runs_of_a_batch_have_the_data_of_their_seeds_and_write_what_each_comput
     assert not weights and not list(tmp_path.rglob("checkpoint*"))
 
 
-def test_a_killed_batch_ends_with_equal_bytes_takes_no_step_again_and_with_other_code_all(
+def test_a_killed_batch_ends_with_equal_bytes_takes_no_step_again_and_of_another_plan_all(
     tmp_path, monkeypatch
 ):
     """Killed in its first run, and in its second after more than four epochs; one norm has a state."""
@@ -199,13 +207,20 @@ def test_a_killed_batch_ends_with_equal_bytes_takes_no_step_again_and_with_other
     whole = {name: path.read_bytes() for name, path in out.items()}
     monkeypatch.setattr(train, "gradient_on", counted(steps))
     # A run saves nine checkpoints, one after every seventh step and at its end.
-    for checkpoints, code, before, after in ((1, "a", 7, 113), (12, "a", 81, 39), (12, "edited", 81, 120)):
+    for checkpoints, changes, before, after in (
+        (1, {}, 7, 113),
+        (12, {}, 81, 39),
+        (12, {"code": "edited"}, 81, 120),
+        (1, {"norm_code": "edited"}, 7, 120),
+        (1, {"batch_size": 99}, 7, 120),
+        (1, {"named": NAMED | {"base_learning_rate": 0.03}}, 7, 120),
+    ):
         with killed_after(checkpoints):
             train.train_batch(plan, files, out)
         assert len(steps) == before
         steps.clear()
         torch.manual_seed(999)
-        train.train_batch(planned_batch(tmp_path, code=code)[0], files, out)
+        train.train_batch(planned_batch(tmp_path, **changes)[0], files, out)
         assert len(steps) == after
         steps.clear()
-        assert code != "a" or whole == {name: path.read_bytes() for name, path in out.items()}
+        assert changes or whole == {name: path.read_bytes() for name, path in out.items()}

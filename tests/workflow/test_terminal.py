@@ -23,7 +23,7 @@ def made(checkout):
     [
         (["--configfile", "folder"], "^error: --configfile folder: Is a directory; targets come before"),
         (["--configfile=missing.yaml"], "^error: --configfile missing.yaml: No such file"),
-        (["--configfile", "tiny.yaml", "empty.yaml"], "^error: empty.yaml: expected keys with values"),
+        (["--configfiles", "tiny.yaml", "empty.yaml"], "^error: empty.yaml: expected keys with values"),
         (["--configfile", "tabs.yaml"], r"^error: tabs.yaml: no YAML: (?s:.*)line 2"),
         (["--configfile", "tag.yaml"], "constructor for the tag"),
         (
@@ -49,18 +49,21 @@ def test_a_wrong_file_of_configfile_is_named_before_anything_is_done(made, words
 
 @pytest.mark.parametrize("speed", [0.05, 1.0, 3.0])
 def test_the_time_left_is_right_on_a_machine_of_another_speed(speed):
-    """Two jobs at a time, data before training: after 10 of 40 trainings the rest takes three times as long as they."""
-    remaining = Remaining({"data": 40, "train": 40}, {"data": 1.0, "train": 100.0})
+    """Two jobs at a time, data before training: after 10 of 40 trainings the rest takes three times as long as they.
+
+    Two figures, of which nothing is known, count five seconds each.
+    """
+    remaining = Remaining({"data": 40, "train": 40, "figure": 2}, {"data": 1.0, "train": 100.0})
     for _ in range(40):
         remaining.finished("data", speed)
     assert remaining.seconds(20 * speed, []) is None, "data say nothing about training"
     for _ in range(10):
         remaining.finished("train", 100 * speed)
     elapsed = (40 + 1000) * speed / 2
-    assert remaining.seconds(elapsed, []) == pytest.approx(30 * 100 * speed / 2)
+    assert remaining.seconds(elapsed, []) == pytest.approx(30 * 100 * speed / 2 + 5)
     for spent, left in ((50, 29), (110, 28)):  # two jobs half way, and a little longer than expected
-        running = [("train", spent * speed)] * 2
-        assert remaining.seconds(elapsed + spent * speed, running) == pytest.approx(left * 100 * speed / 2)
+        found = remaining.seconds(elapsed + spent * speed, [("train", spent * speed)] * 2)
+        assert found == pytest.approx(left * 100 * speed / 2 + 5)
     overrun = [("train", 250 * speed)]
     assert (remaining.seconds(elapsed, overrun) is None) == (150 * speed > 30)
 
@@ -82,6 +85,8 @@ def test_the_kept_durations_are_those_of_the_rules_and_others_stop_nothing(tmp_p
     for text in ("", "a,b\n1,2\n", f"{header}x,0,1\n", f"{header}x\n"):
         file.write_text(text, encoding="utf-8")
         assert seconds_by_rule(file) == {}
+    file.write_text(f"{header}x,4,2\n", encoding="utf-8")
+    assert seconds_by_rule(file) == {"x": 30.0}
 
 
 @pytest.fixture
@@ -100,17 +105,18 @@ def listening(monkeypatch):
 
 
 def test_after_a_long_silence_a_line_says_how_far_the_run_is(listening, capsys):
-    """Once in a fortieth of an hour, since that is longer than half a minute; failed jobs run no more."""
+    """After half a minute, or a fortieth of the run's time if that is longer; failed jobs run no more."""
     handler, now, tell = listening
-    tell(LogEvent.RUN_INFO, stats={"train": 4, "total": 4})
-    for job in (1, 2):
+    tell(LogEvent.RUN_INFO, stats={"train": 8, "total": 8})
+    for job in range(1, 7):
         tell(LogEvent.JOB_INFO, jobid=job)
     tell(LogEvent.JOB_ERROR, jobid=1, levelno=logging.ERROR)
     capsys.readouterr()
-    for now[0] in (3600.0, 3640.0, 3690.0, 3700.0):
+    for now[0] in (29.0, 31.0, 3600.0, 3640.0, 3690.0, 3700.0):
         handler._break_silence()
     said = [line[10:] for line in capsys.readouterr().err.splitlines()]
-    assert said == [f"0 of 4 jobs in {minutes} min, 1 failed; running: train" for minutes in (60, 62)]
+    running = "1 failed; running: train, train, train and 2 more"
+    assert said == [f"0 of 8 jobs in {spent}, {running}" for spent in ("31 s", "60 min", "62 min")]
     handler.close()
 
 
@@ -170,14 +176,16 @@ def test_a_dry_run_prints_counts_and_long_lines_are_cut_but_with_verbose(option,
     setattr(handler.common_settings, option, True)
     for _ in range(1 + (option == "dryrun")):  # Snakemake says the counts of a dry run twice
         tell(LogEvent.RUN_INFO, msg="counts", stats={"train": 1200, "draw": 3, "total": 1203})
-    tell(None, msg=f"{line}yz")
+    for text in (line, f"{line}yz"):
+        tell(None, msg=text)
     said = capsys.readouterr().err.splitlines()
     handler.close()
     if option == "verbose":
-        assert said == ["counts", f"{line}yz"]
+        assert said == ["counts", line, f"{line}yz"]
     else:
         assert [text.split() for text in said[:2]] == [["train", "1,200"], ["draw", "3"]]
-        assert said[2:] == ["1,203 jobs; --verbose shows each, and why", f"{line} ... (2 more characters)"]
+        assert said[2] == "1,203 jobs; --verbose shows each, and why"
+        assert said[3:] == [line, f"{line} ... (2 more characters)"]
 
 
 def test_durations_are_printed_shortly():
