@@ -20,6 +20,7 @@ from layernorm_roles.planning import merged
 from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.json_schema import NAMED, for_editors
 from layernorm_roles.settings.loading import load, resolve
+from layernorm_roles.settings.majority import MajorityData
 from layernorm_roles.settings.text import Source
 
 ROOT = Path(__file__).parents[1]
@@ -298,6 +299,14 @@ def test_one_width_or_rate_and_a_list_of_them_are_kept_as_a_list():
     mine = load(merged(WRITTEN, {"majority": {"mine": written}})).majority["mine"]
     assert mine.d_model == (6,) and mine.learning_rate == (0.001, 1.0) and mine.d_ff is None
     assert all(isinstance(rate, float) for rate in mine.learning_rate)
+
+
+@pytest.mark.parametrize(("sequences", "partitions"), [(80_000, 10_001), (79_999, 10_000)])
+def test_the_partitions_are_the_fewest_that_give_more_sequences_than_asked_as_in_the_paper(
+    sequences, partitions
+):
+    data = MajorityData.model_construct(sequences=sequences, labellings=8)
+    assert data.partitions == partitions
 
 
 def test_planning_imports_neither_torch_nor_pandas():
