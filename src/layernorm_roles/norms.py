@@ -74,6 +74,7 @@ class Norm(nn.Module):
         return x + self.bias if self.variant.learns == "gain and bias" else x
 
     def extra_repr(self) -> str:
+        """The text that torch prints between the parentheses after the name of the module."""
         return f"{self.variant}, dim={self.dim}, eps={self.eps}"
 
 

@@ -98,6 +98,7 @@ class _CausalAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
+        """The loss's gradient with respect to qkv, from `grad`, that with respect to the attention output."""
         qkv_grad = torch.empty_like(ctx.saved_tensors[0])
         tensors = (*ctx.saved_tensors, grad.contiguous(), qkv_grad)
         qkv, mask, *arrays = (None if t is None else t.detach().numpy() for t in tensors)

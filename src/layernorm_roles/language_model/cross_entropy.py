@@ -50,6 +50,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
+        """The gradients with respect to `hidden` and `weight`, times `grad`, that with respect to the loss."""
         hidden_grad, weight_grad = ctx.saved_tensors
         return grad * hidden_grad, grad * weight_grad, None, None
 

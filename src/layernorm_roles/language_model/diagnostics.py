@@ -60,6 +60,7 @@ class Constant(nn.Module):
         self.vector = vector
 
     def forward(self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]) -> Tensor:
+        """The constant vector, repeated for every position of `x`; `x_values` is ignored."""
         return self.vector.expand_as(x)
 
 

@@ -72,6 +72,7 @@ class LanguageModelRun:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the text that the run's model is trained on."""
         return tokenizers.load(self.text.tokenizer)
 
     @property

@@ -41,6 +41,7 @@ class DeviceSequences(NamedTuple):
 
     @classmethod
     def of(cls, sequences: Sequences, device: str) -> "DeviceSequences":
+        """The arrays of `sequences` as tensors on `device`, with the number of tokens of each class."""
         class_tokens = sequences.counts.sum(axis=0, dtype=np.float64)
         return cls(*(torch.from_numpy(array).to(device) for array in (*sequences, class_tokens)))
 

@@ -16,7 +16,7 @@ from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 
 MEAN, CUT = "mean over layers", "cut to the fewest components"
 MORE, IDLE = "without the norm minus with it", "able and idle"
-CONFINED = "queries that no norm confines"
+UNCONFINED = "queries that no norm confines"
 OVER_GAUSSIAN = f"{CUT} over Gaussian keys"
 SITES = {"head": "", "head_without_norm": "without norm "}
 """How column names begin, by the site of the keys: heads as the model uses them, and heads made without the norm."""
@@ -87,7 +87,7 @@ def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
     number = cases(int(can.pairs.sum()), frame)
     if MORE in columns:
         frame[MORE] = (below(HALF, WITHOUT_NORM) - used).mean(axis=1)
-        frame[CONFINED] = below(HALF, queries=ANY).mean(axis=1)
+        frame[UNCONFINED] = below(HALF, queries=ANY).mean(axis=1)
         frame["a tenth, last layer"] = below(TENTH).iloc[:, -1]
         frame["a tenth, last layer, without the norm"] = below(TENTH, WITHOUT_NORM).iloc[:, -1]
         return Measured(frame, with_mean(below(HALF, bound="lower")), number)
@@ -124,7 +124,7 @@ def attention_moved(tables: Tables, model: str, columns: Sequence[str]) -> Measu
 _BELOW = "pairs of a key and a head that no query behind the norm gives half of its attention"
 _ALONG = "share along the ones vector over a random direction's"
 _MOVED = "attention that goes to other keys, total variation"
-_BELOW_AND_MORE = (MEAN, "layer *", MORE, IDLE, CONFINED, "never get a tenth", "a tenth, last layer*")
+_BELOW_AND_MORE = (MEAN, "layer *", MORE, IDLE, UNCONFINED, "never get a tenth", "a tenth, last layer*")
 QUANTITIES = {
     "unselectable_in_heads": Quantity(
         unselectable, " %", "unselectable keys in the heads", (MEAN, "layer *", CUT, OVER_GAUSSIAN)

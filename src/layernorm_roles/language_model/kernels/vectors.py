@@ -78,6 +78,7 @@ class Code:
         return self.builder.fadd(self.builder.fmul(a, b, flags=_FUSED), c, flags=_FUSED)
 
     def plus(self, x: ir.Value, n: int) -> ir.Value:
+        """The LLVM integer x + n."""
         return self.builder.add(x, x.type(n))
 
 
