@@ -75,7 +75,8 @@ def snakemake(
 
     It is killed at a random moment of the second after the file `killed_after` is there.
     """
-    every = ["--cores", "2", *arguments]
+    # With the profile's timespan each command would end five seconds later.
+    every = ["--cores", "2", "--max-jobs-per-timespan", "1000/1s", *arguments]
     with tempfile.NamedTemporaryFile() as output:
         process = FORKS.Process(target=_main, args=(folder, environment(package, folder), every, output.name))
         process.start()
