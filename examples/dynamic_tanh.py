@@ -1,11 +1,11 @@
-"""A normalisation of one's own: Dynamic Tanh (Zhu et al. 2025, "Transformers without Normalization").
+"""A norm of one's own: Dynamic Tanh (Zhu et al. 2025, "Transformers without Normalization").
 
-In config.yaml, or in a file given with --configfile:
+In a file given with --configfile:
 
     norms: {dynamic_tanh: "examples.dynamic_tanh:DynamicTanh"}
     majority: {d8: {seeds: {dynamic_tanh: 10}}}
 
-It then appears in the figures of that experiment, majority_d8_*, and in the tables of convergence.
+It then appears beside the other variants of d8 in the figure majority_curves and in the table convergence.
 """
 
 import torch
@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 
 class DynamicTanh(nn.Module):
-    """tanh(alpha x) with one learned alpha, without gain and bias, as the built-in variants are.
+    """tanh(alpha x) with one learnt alpha; without gain and bias, like most built-in variants.
 
-    The constructor takes the dimension because every normalisation must; nothing here depends on it.
+    The constructor takes the dimension because that of every norm must; nothing here depends on it.
     """
 
     def __init__(self, dim: int):
