@@ -9,7 +9,7 @@ from layernorm_roles import files
 from layernorm_roles.evidence.draw import draw_groups
 from layernorm_roles.evidence.page import page
 
-LARGEST = 2_000_000
+LARGEST = 2_500_000
 """Bytes of the largest Parquet file that is kept: the history of the repository holds every kept one for ever."""
 
 
