@@ -74,6 +74,16 @@ def test_a_folder_is_checked_file_by_file(tmp_path):
     (tmp_path / "deep/logs").mkdir()
     (tmp_path / "deep/logs/f.log").write_text("not right under the folder")
     assert [len(files.faults(tmp_path, beside=names)) for names in (("logs",), ())] == [3, 5]
+    files.write_text(tmp_path / "far/away/g.txt", "g")
+    (tmp_path / "far/away/g.txt").unlink()
+    (tmp_path / "far/.sha256").mkdir()
+    (tmp_path / "far/.sha256/.h.txt.7.partial").touch()
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked/runs").symlink_to(tmp_path / "far")
+    (said,) = files.faults(tmp_path / "linked")
+    assert said.startswith(
+        f"{tmp_path}/linked/runs/away/g.txt: gone, while its checksum is there; copy it too"
+    )
 
 
 def test_an_error_while_writing_leaves_what_was_there_and_nothing_else(tmp_path):

@@ -119,6 +119,7 @@ statements: {placement: {text: letters}} -> statements.placement.text = 'letters
 language_model: {gpt: {architecture: lstm}} -> language_model.gpt.architecture = 'lstm': expected one of 'gpt', 'bert'
 norms: {no_attention: 'a:B'} -> norms.no_attention = 'a:B': expected another name: this one is built in
 text: {words: {split: {training: 0.9}}} -> expected shares that add up to 1
+text: {words: {split: {training: 0.9, held_out: 0}}} -> text.words.split.held_out = 0: expected a share above 0, or
 text: {words: {corpus: {kind: parquet}}} -> text.words.corpus.paths = None: expected a value
 random_keys: {keys: [9, 3]} -> random_keys.keys = [9, 3]: expected [first, last]
 statements: {placement: {depths: [7]}} -> statements.placement.depths = [7]: expected a list with a depth
