@@ -182,9 +182,9 @@ RESULT = r"results/published/parquet/claims\.parquet is a result; expected a cop
 @pytest.mark.parametrize(
     ("there", "target", "path", "says"),
     [
-        ("books/{x}.txt", "", "books/*", r"'books/\{x\}\.txt': expected a file whose name has no"),
-        ("books/folder.d", "", "books/*", r"books/folder\.d is a folder, or a link"),
-        ("books/link.txt", "nowhere", "books/*", r"books/link\.txt is a folder, or a link to nothing"),
+        ("books/{x}.txt", "", "books/*", r"'books/\{x\}\.txt': expected a file, whose name has no"),
+        ("books/folder.d", "", "books/*", r"'books/folder\.d': expected a file, "),
+        ("books/link.txt", "nowhere", "books/*", r"'books/link\.txt': expected a file, "),
         ("c.md", "", "books/*", r"no file matches books/\*; expected at least one"),
         # Snakemake would judge the kept reproduction anew, and then prepare the text.
         (KEPT, "", KEPT, RESULT),

@@ -38,9 +38,9 @@ def test_what_is_written_is_read_says_where_it_comes_from_and_has_equal_bytes(me
     assert origin["table"] == TABLE and origin["config"] == '{"steps": 3}'
     assert len(origin["config_sha256"]) == 64 and "Stream.RANDOM_KEYS, seed, n, d" in origin["seed_rule"]
     assert pq.read_schema(path).field("test_loss").metadata[b"unit"] == b"nats per token"
-    assert store.read(path, TABLE, {"steps": 3}).equals(found)
+    assert store.read_arrow(path, TABLE, {"steps": 3}).to_pandas().equals(found)
     with pytest.raises(ValueError, match=r"metrics\.parquet: a file of another run \(steps = 3, expected 4"):
-        store.read(path, TABLE, {"steps": 4})
+        store.read_arrow(path, TABLE, {"steps": 4})
     before = path.read_bytes()
     store.write(metrics, TABLE, path, ORIGIN)
     assert path.read_bytes() == before

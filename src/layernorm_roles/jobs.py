@@ -41,7 +41,8 @@ def plans(of: Reproduction) -> Plans:
     add("durations", "durations", made_by.values())
     sources = {table: (job, plan.hash_of(planned[job])) for table, job in made_by.items()}
     kept = exhibits.Exhibits.kept(Path("results", KEPT))
-    planned |= exhibits.plans(of.exhibits, sources, of.options, kept.verdicts)
+    options = exhibits.command_options(of.settings.name, of.presets)
+    planned |= exhibits.plans(of.exhibits, sources, options, kept.verdicts)
     return planned
 
 

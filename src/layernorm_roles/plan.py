@@ -91,9 +91,8 @@ def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
     folder = Path(folder)
     texts = {folder / FOLDER / f"{job}.json": _as_text(each) for job, each in plans.items()}
     different = [path for path, text in texts.items() if _text(path) != text]
-    others = [
-        path for path in (folder / FOLDER).rglob("*.json") if path not in texts and _is_plan(path, folder)
-    ]
+    there = (folder / FOLDER).rglob("*.json")
+    others = [path for path in there if path not in texts and _is_plan(path, folder)]
     if not _hold(folder) and (different or others):
         raise ValueError(
             f"{folder}: another command makes it at this moment, with other settings or code; wait until it has "

@@ -97,9 +97,8 @@ class Settings(Section):
     @model_validator(mode="after")
     def _name_is_free(self):
         if self.name == KEPT:
-            raise misfit_error(
-                "name", self.name, f'another name: "{KEPT}" is reserved for the kept reproduction'
-            )
+            expected = f'another name: "{KEPT}" is reserved for the kept reproduction'
+            raise misfit_error("name", self.name, expected)
         return self
 
     @model_validator(mode="after")
@@ -127,10 +126,8 @@ class Settings(Section):
             if name in _IN_GPT:
                 raise misfit_error(f"norms.{name}", self.norms[name], "another name: this one is built in")
         for use in self.variants_used():
-            known = [
-                *use.built_in,
-                *(name for name in self.norms if self._is_map(name) or use.built_in != _ONE_MAP),
-            ]
+            own = [name for name in self.norms if self._is_map(name) or use.built_in != _ONE_MAP]
+            known = [*use.built_in, *own]
             if use.variant not in known:
                 raise misfit_error(use.key, use.variant, f"one of {', '.join(known)}")
         return self
