@@ -130,13 +130,11 @@ def sha256_of(*paths: str | Path) -> str:
 
 
 def recorded(path: str | Path) -> str | None:
-    """The stored SHA-256 of a file, in hexadecimal; None without one, "of another file" if it names another file."""
+    """The stored SHA-256 of a file, in hexadecimal digits; None without one."""
     try:
-        digest, _, name = checksum_file(path).read_text(encoding="ascii", errors="replace").partition("  ")
+        return checksum_file(path).read_text(encoding="ascii", errors="replace").partition("  ")[0]
     except OSError:
         return None
-    # The stored checksum names its file, so that one copied from another file does not serve.
-    return digest if name == f"{Path(path).name}\n" else "of another file"
 
 
 def checksum_file(path: str | Path) -> Path:
