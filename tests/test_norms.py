@@ -71,13 +71,9 @@ def test_a_split_variant_has_one_norm_for_queries_and_keys_and_one_for_values(na
 
 @pytest.mark.parametrize("name", [name for name in norms.VARIANTS if name not in LEARNT])
 @pytest.mark.parametrize("factor", [35.0, 2**0.5 / 50])
-def test_a_factor_multiplies_the_result_and_its_gradient(name, factor, x):
-    scaled, given = norms.build(variants.scaled(name, factor), DIM, eps=1e-3), x.requires_grad_()
-    expected, weights = factor * norms.build(name, DIM, eps=1e-3)(given), torch.randn_like(given)
-    torch.testing.assert_close(scaled(given), expected, rtol=1e-13, atol=0)
-    own, known = (torch.autograd.grad((out * weights).sum(), given) for out in (scaled(given), expected))
-    torch.testing.assert_close(own, known, rtol=1e-12, atol=1e-15)
-    assert torch.autograd.gradcheck(scaled, x[:3].detach().requires_grad_())
+def test_a_factor_multiplies_the_result(name, factor, x):
+    scaled = norms.build(variants.scaled(name, factor), DIM, eps=1e-3)
+    torch.testing.assert_close(scaled(x), factor * norms.build(name, DIM, eps=1e-3)(x), rtol=1e-13, atol=0)
 
 
 def test_a_matched_projection_follows_the_size_of_its_batches_and_stays_in_evaluation(x):

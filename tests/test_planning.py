@@ -215,12 +215,15 @@ def test_a_pretrained_model_that_is_not_there_is_named_unless_it_has_been_measur
 def test_a_folder_that_cannot_be_written_or_is_none_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     planning.refuse_read_only("results/x", "Snakefile")
-    make(tmp_path / "results/x/logs")
-    with pytest.raises(ValueError, match=r"results/x/logs: expected a folder, or nothing"):
-        planning.refuse_read_only("results/x", "Snakefile")
-    monkeypatch.setattr(planning.os, "access", lambda place, mode: place.name != "results")
-    with pytest.raises(ValueError, match=r"results: no file can be written there; .*--snakefile Mine"):
-        planning.refuse_read_only("results/y/z", "Mine")
+    for place, target in ((".snakemake", "nowhere"), ("results/x/logs", "")):
+        make(path := tmp_path / place, target)
+        with pytest.raises(ValueError, match=rf"^{path}: expected a folder, or nothing; move away"):
+            planning.refuse_read_only("results/x", "Snakefile")
+        path.unlink()
+    for shut, named in (("", tmp_path), ("results", tmp_path / "results")):
+        monkeypatch.setattr(planning.os, "access", lambda place, mode, shut=shut: place.name != shut)
+        with pytest.raises(ValueError, match=rf"^{named}: no file can be written there; .*--snakefile Mine "):
+            planning.refuse_read_only("results/y/z", "Mine")
 
 
 def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):
