@@ -72,10 +72,6 @@ class Norm(nn.Module):
         x = x * self.weight
         return x + self.bias if self.variant.learns == "gain and bias" else x
 
-    def extra_repr(self) -> str:
-        """The text that torch prints between the parentheses after the name of the module."""
-        return f"{self.variant}, dim={self.dim}, eps={self.eps}"
-
 
 class MatchedProjection(nn.Module):
     """Divides Px, each vector minus its mean, by one number: the running root mean square of the entries of Px.
