@@ -151,14 +151,6 @@ def test_while_a_command_is_at_work_another_may_plan_the_same_and_nothing_else(t
     assert write(tmp_path, OTHER) == {*PLANS}, "the lock of a killed command is free"
 
 
-def test_a_plan_knows_those_of_the_jobs_it_reads_and_refuses_others(tmp_path):
-    data, train = planned(tmp_path, "data/a", settings={"size": 3}), planned(tmp_path, "train/a", ["data/a"])
-    assert train.of("data/a") == data
-    planned(tmp_path, "data/a", settings={"size": 4})
-    with pytest.raises(ValueError, match=r"data/a\.json: planned anew since .*train/a\.json was"):
-        train.of("data/a")
-
-
 def test_a_job_that_was_planned_anew_or_whose_norm_or_text_was_edited_is_not_done(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     contents = {"norm.py": "class Norm: pass\n", "text.txt": "words"}

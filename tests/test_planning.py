@@ -117,10 +117,8 @@ def test_the_code_of_ones_own_norm_is_in_the_plans_of_what_applies_it():
     name, norm = next(iter(OVERLAY["norms"].items()))
     overlay = {"norms": {name: norm}, "random_keys": {"norms": [name, "none"]}}
     overlay["majority"] = {"only": ["d8"], "d8": {"seeds": {name: 1, "scale": 1}}}
-    overlay["language_model"] = {
-        "only": ["gpt"],
-        "gpt": {"seeds": {name: 1, "layernorm": 1}, "runs_per_job": "all"},
-    }
+    gpt = {"seeds": {name: 1, "layernorm": 1}, "runs_per_job": "all"}
+    overlay["language_model"] = {"only": ["gpt"], "gpt": gpt}
     for job, each in of(overlay).plans.items():
         own = job == "random_keys" or each["stage"] in ("language_model", "measure") or name in job
         assert each.get("norm_code", {}).get(name) == (rooms.of_norm(norm) if own else None), job
@@ -157,11 +155,8 @@ def of_hub(name, **more):
 def test_what_is_downloaded_is_named_by_the_jobs_that_read_it():
     parts = {part: of_hub(part, label_column="n") for part in ("training", "validation")}
     models = {"only": ["bert", "gpt"], "bert": {"task": "labelled", **parts}}
-    sources = {
-        key: {"source": of_hub(key), "shortest": 1, "longest": 9, "contexts": 1}
-        for key in ("long", "sentences")
-    }
-    text = {"corpus": of_hub("corpus"), **sources}
+    text, sizes = {"corpus": of_hub("corpus")}, {"shortest": 1, "longest": 9, "contexts": 1}
+    text |= {key: {"source": of_hub(key), **sizes} for key in ("long", "sentences")}
     sample = {"corpus": {"kind": "wikipedia_sample"}}
     found = of({"language_model": models, "text": {"words": text, "bytes": sample}})
     reads = {"text/words": ["corpus", "long", "sentences"]}
@@ -263,13 +258,10 @@ def test_results_without_verdicts_and_ones_own_are_nothing_to_compare_with(tmp_p
     files = [f"{name}/settings.json" for name in ("begun", "done", "mine")]
     for file in (*files, *(f"{name}/parquet/claims.parquet" for name in ("done", "mine", "torn"))):
         make(tmp_path / "results" / file)
-    assert (
-        exhibits.to_compare("done", "mine") == exhibits.to_compare("results/done", "mine") == "results/done"
-    )
+    assert {exhibits.to_compare(name, "mine") for name in ("done", "results/done")} == {"results/done"}
     for name in ("nowhere", "begun", "torn", "mine", "results/mine"):
-        with pytest.raises(
-            ValueError, match=f"against = '{name}': expected another finished .*: done, torn$"
-        ):
+        says = f"against = '{name}': expected another finished .*: done, torn$"
+        with pytest.raises(ValueError, match=says):
             exhibits.to_compare(name, "mine")
 
 
@@ -334,8 +326,6 @@ MODELS = {
     "gpt": {"seeds": NONE | {"layernorm": 1, "scale": 1}, "ceiling_seeds": 0, "runs_per_job": "all"},
     "rates": {"like": "gpt_bytes", "learning_rate": [0.1, 0.2], "seeds": NONE | {"layernorm": 1}},
 }
-
-
 MODELS["gpt_bytes"]["ceiling_seeds"] = 1
 
 
@@ -363,21 +353,15 @@ def test_time_limits_of_majority_jobs_grow_with_their_batches(size, seconds):
 
 
 def test_time_limits_of_language_models_are_twice_the_estimate_on_a_cpu():
-    paper = planning.configured(
-        ROOT / "config.yaml", yaml.safe_load((PRESETS / "paper.yaml").read_text("utf-8"))
-    )
+    preset = yaml.safe_load((PRESETS / "paper.yaml").read_text("utf-8"))
+    paper = planning.configured(ROOT / "config.yaml", preset)
     assert batches.step_seconds(paper, "gpt") == pytest.approx(0.61, abs=0.005)
     bert = paper.language_model["bert"]
     assert bert.task == "labelled", "whose logits take no time"
     seconds = bert.batch_size * bert.context_length * bert.layers * (3e-6 + 1e-8 * bert.d_ff)
     assert batches.step_seconds(paper, "bert") == pytest.approx(seconds)
-    model = {
-        "layers": 9,
-        "batch_size": 64,
-        "steps": [100, 200],
-        "seeds": NONE | {"layernorm": 2},
-        "runs_per_job": "all",
-    }
+    model = {"layers": 9, "batch_size": 64, "steps": [100, 200], "runs_per_job": "all"}
+    model["seeds"] = NONE | {"layernorm": 2}
     for device in ("cpu", "cuda"):
         settings = settings_of(device=device, language_model={"only": ["gpt"], "gpt": model})
         second = 2 * batches.step_seconds(settings, "gpt") if device == "cpu" else 0.03

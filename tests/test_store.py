@@ -145,7 +145,7 @@ def test_no_file_of_another_job_or_of_a_job_that_is_planned_otherwise_now_is_tak
     with pytest.raises(ValueError, match="zip"):
         store.collect(before, [a], TABLE, out)
     planned(tmp_path, "a", steps=5)
-    with pytest.raises(ValueError, match="planned anew since"):
+    with pytest.raises(ValueError, match=r"plan/a\.json: planned anew since .*plan/tables\.json was"):
         store.collect(before, [a, b], TABLE, out)
     for refuse, *given in ((store.collect, [a, b], TABLE, out), (store.refuse_unplanned, [b, verdicts, a])):
         with pytest.raises(ValueError, match=r"a\.parquet: a file of another run \(steps = 3, expected 5\)"):
