@@ -216,6 +216,10 @@ def test_norms_are_tried_in_the_shapes_of_all_that_uses_them(monkeypatch):
     monkeypatch.setattr(norms, "probe", lambda *tried_with: tried.append(tried_with))
     load(merged(WRITTEN, merged(overlay, own)))
     assert tried == [("a:B", (20, 3)), ("a:B", (20, 5))]
+    own = {"norms": {"mine": "no:Norm"}, "majority": {"d8": {"seeds": {"mine": 1}}}}
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match=r"usable:\n  norms.mine: norm 'no:Norm' cannot [^\n]*$"):
+        load(merged(WRITTEN, merged(overlay, own)))
 
 
 def test_sources_that_differ_in_what_is_downloaded_have_files_of_their_own():

@@ -177,18 +177,16 @@ def _sections(annotation: Any) -> Iterator[type[Section]]:
 
 def _norm_faults(settings: Settings) -> Iterator[str]:
     """A line for each norm class of the user that `norms.probe` finds unfit for inputs of the shapes it would get."""
-    shapes: dict[str, set[tuple[int, ...]]] = {}
-    for use in settings.variants_used():
-        if ":" in settings.norm_class(use.variant):
-            shapes.setdefault(use.variant, set()).update(use.shapes)
-    if not shapes:
+    uses = [use for use in settings.variants_used() if ":" in settings.norm_class(use.variant)]
+    if not uses:
         return
     from layernorm_roles import norms  # torch takes a second to import, only for norms of one's own
 
-    for name, used in shapes.items():
-        for shape in sorted(used):
-            try:
+    faulty = set()
+    for name, shape in sorted({(use.variant, shape) for use in uses for shape in use.shapes}):
+        try:
+            if name not in faulty:
                 norms.probe(settings.norm_class(name), shape)
-            except ValueError as error:
-                yield f"norms.{name}: {error}"
-                break
+        except ValueError as error:
+            faulty.add(name)
+            yield f"norms.{name}: {error}"
