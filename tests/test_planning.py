@@ -117,10 +117,8 @@ def test_the_code_of_ones_own_norm_is_in_the_plans_of_what_applies_it():
     name, norm = next(iter(OVERLAY["norms"].items()))
     overlay = {"norms": {name: norm}, "random_keys": {"norms": [name, "none"]}}
     overlay["majority"] = {"only": ["d8"], "d8": {"seeds": {name: 1, "scale": 1}}}
-    overlay["language_model"] = {
-        "only": ["gpt"],
-        "gpt": {"seeds": {name: 1, "layernorm": 1}, "runs_per_job": "all"},
-    }
+    gpt = {"seeds": {name: 1, "layernorm": 1}, "runs_per_job": "all"}
+    overlay["language_model"] = {"only": ["gpt"], "gpt": gpt}
     for job, each in of(overlay).plans.items():
         own = job == "random_keys" or each["stage"] in ("language_model", "measure") or name in job
         assert each.get("norm_code", {}).get(name) == (rooms.of_norm(norm) if own else None), job
@@ -157,11 +155,8 @@ def of_hub(name, **more):
 def test_what_is_downloaded_is_named_by_the_jobs_that_read_it():
     parts = {part: of_hub(part, label_column="n") for part in ("training", "validation")}
     models = {"only": ["bert", "gpt"], "bert": {"task": "labelled", **parts}}
-    sources = {
-        key: {"source": of_hub(key), "shortest": 1, "longest": 9, "contexts": 1}
-        for key in ("long", "sentences")
-    }
-    text = {"corpus": of_hub("corpus"), **sources}
+    text, sizes = {"corpus": of_hub("corpus")}, {"shortest": 1, "longest": 9, "contexts": 1}
+    text |= {key: {"source": of_hub(key), **sizes} for key in ("long", "sentences")}
     sample = {"corpus": {"kind": "wikipedia_sample"}}
     found = of({"language_model": models, "text": {"words": text, "bytes": sample}})
     reads = {"text/words": ["corpus", "long", "sentences"]}
@@ -182,9 +177,9 @@ RESULT = r"results/published/parquet/claims\.parquet is a result; expected a cop
 @pytest.mark.parametrize(
     ("there", "target", "path", "says"),
     [
-        ("books/{x}.txt", "", "books/*", r"'books/\{x\}\.txt': expected a file whose name has no"),
-        ("books/folder.d", "", "books/*", r"books/folder\.d is a folder, or a link"),
-        ("books/link.txt", "nowhere", "books/*", r"books/link\.txt is a folder, or a link to nothing"),
+        ("books/{x}.txt", "", "books/*", r"'books/\{x\}\.txt': expected a file, whose name has no"),
+        ("books/folder.d", "", "books/*", r"'books/folder\.d': expected a file, "),
+        ("books/link.txt", "nowhere", "books/*", r"'books/link\.txt': expected a file, "),
         ("c.md", "", "books/*", r"no file matches books/\*; expected at least one"),
         # Snakemake would judge the kept reproduction anew, and then prepare the text.
         (KEPT, "", KEPT, RESULT),
@@ -215,12 +210,15 @@ def test_a_pretrained_model_that_is_not_there_is_named_unless_it_has_been_measur
 def test_a_folder_that_cannot_be_written_or_is_none_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     planning.refuse_read_only("results/x", "Snakefile")
-    make(tmp_path / "results/x/logs")
-    with pytest.raises(ValueError, match=r"results/x/logs: expected a folder, or nothing"):
-        planning.refuse_read_only("results/x", "Snakefile")
-    monkeypatch.setattr(planning.os, "access", lambda place, mode: place.name != "results")
-    with pytest.raises(ValueError, match=r"results: no file can be written there; .*--snakefile Mine"):
-        planning.refuse_read_only("results/y/z", "Mine")
+    for place, target in ((".snakemake", "nowhere"), ("results/x/logs", "")):
+        make(path := tmp_path / place, target)
+        with pytest.raises(ValueError, match=rf"^{path}: expected a folder, or nothing; move away"):
+            planning.refuse_read_only("results/x", "Snakefile")
+        path.unlink()
+    for shut, named in (("", tmp_path), ("results", tmp_path / "results")):
+        monkeypatch.setattr(planning.os, "access", lambda place, mode, shut=shut: place.name != shut)
+        with pytest.raises(ValueError, match=rf"^{named}: no file can be written there; .*--snakefile Mine "):
+            planning.refuse_read_only("results/y/z", "Mine")
 
 
 def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):
@@ -260,13 +258,10 @@ def test_results_without_verdicts_and_ones_own_are_nothing_to_compare_with(tmp_p
     files = [f"{name}/settings.json" for name in ("begun", "done", "mine")]
     for file in (*files, *(f"{name}/parquet/claims.parquet" for name in ("done", "mine", "torn"))):
         make(tmp_path / "results" / file)
-    assert (
-        exhibits.to_compare("done", "mine") == exhibits.to_compare("results/done", "mine") == "results/done"
-    )
+    assert {exhibits.to_compare(name, "mine") for name in ("done", "results/done")} == {"results/done"}
     for name in ("nowhere", "begun", "torn", "mine", "results/mine"):
-        with pytest.raises(
-            ValueError, match=f"against = '{name}': expected another finished .*: done, torn$"
-        ):
+        says = f"against = '{name}': expected another finished .*: done, torn$"
+        with pytest.raises(ValueError, match=says):
             exhibits.to_compare(name, "mine")
 
 
@@ -331,8 +326,6 @@ MODELS = {
     "gpt": {"seeds": NONE | {"layernorm": 1, "scale": 1}, "ceiling_seeds": 0, "runs_per_job": "all"},
     "rates": {"like": "gpt_bytes", "learning_rate": [0.1, 0.2], "seeds": NONE | {"layernorm": 1}},
 }
-
-
 MODELS["gpt_bytes"]["ceiling_seeds"] = 1
 
 
@@ -360,21 +353,15 @@ def test_time_limits_of_majority_jobs_grow_with_their_batches(size, seconds):
 
 
 def test_time_limits_of_language_models_are_twice_the_estimate_on_a_cpu():
-    paper = planning.configured(
-        ROOT / "config.yaml", yaml.safe_load((PRESETS / "paper.yaml").read_text("utf-8"))
-    )
+    preset = yaml.safe_load((PRESETS / "paper.yaml").read_text("utf-8"))
+    paper = planning.configured(ROOT / "config.yaml", preset)
     assert batches.step_seconds(paper, "gpt") == pytest.approx(0.61, abs=0.005)
     bert = paper.language_model["bert"]
     assert bert.task == "labelled", "whose logits take no time"
     seconds = bert.batch_size * bert.context_length * bert.layers * (3e-6 + 1e-8 * bert.d_ff)
     assert batches.step_seconds(paper, "bert") == pytest.approx(seconds)
-    model = {
-        "layers": 9,
-        "batch_size": 64,
-        "steps": [100, 200],
-        "seeds": NONE | {"layernorm": 2},
-        "runs_per_job": "all",
-    }
+    model = {"layers": 9, "batch_size": 64, "steps": [100, 200], "runs_per_job": "all"}
+    model["seeds"] = NONE | {"layernorm": 2}
     for device in ("cpu", "cuda"):
         settings = settings_of(device=device, language_model={"only": ["gpt"], "gpt": model})
         second = 2 * batches.step_seconds(settings, "gpt") if device == "cpu" else 0.03

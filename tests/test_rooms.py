@@ -59,11 +59,8 @@ def digest(*packages):
         ("norm.py", "# a set", "# three names\n\n\n", False),
         ("norm.py", "(\n    pi,\n)", "pi", False),
         ("norm.py", "2.0", "2.5", True),
-        ("norm.py", "self.factor * x", "x * self.factor", True),
-        ("norm.py", '"head"', '"layer"', True),
         ("norm.py", '{"a", "b"}', '{"a", "c"}', True),
         ("norm.py", "forward", "backward", True),
-        ("norm.py", "self, x", "self, *, x", True),
         ("table.csv", "a,b", "b,a", True),
         ("page.html.j2", "<p>", "<b>", True),
         ("text.yaml", "1", "1  # one", True),
@@ -171,7 +168,7 @@ def graph():
     return grimp.build_graph("layernorm_roles")
 
 
-@pytest.mark.parametrize(("stage", "script"), zip(catalogue.STAGES, SCRIPTS.split(), strict=True))
+@pytest.mark.parametrize(("stage", "script"), [*zip(catalogue.STAGES, SCRIPTS.split(), strict=True)])
 def test_no_stage_reaches_a_module_outside_its_rooms(graph, stage, script):
     starts = set()
     for node in ast.walk(ast.parse((ROOT / f"workflow/scripts/{script}.py").read_text())):
@@ -196,7 +193,9 @@ def test_a_stage_that_compiles_or_runs_networks_names_the_packages_that_compute(
         name for file in sources for name in re.findall(r"(?m)^ *(?:import|from) (\w+)", file.read_text())
     }
     named = {*catalogue.STAGES[stage].packages}
-    assert named <= found | {"pillow"} and {"numba", "transformers"} & found <= named
+    without = {*catalogue.EVIDENCE, "geometry", "fusion", "placement", "batch_dependence"}  # of score_scale
+    computing = {"numba", "transformers", *(() if stage in without else ("scipy",))}
+    assert named <= found | {"pillow"} and computing & found <= named
     assert {"numpy", "torch"} <= named or "numba" not in found
 
 

@@ -119,6 +119,7 @@ statements: {placement: {text: letters}} -> statements.placement.text = 'letters
 language_model: {gpt: {architecture: lstm}} -> language_model.gpt.architecture = 'lstm': expected one of 'gpt', 'bert'
 norms: {no_attention: 'a:B'} -> norms.no_attention = 'a:B': expected another name: this one is built in
 text: {words: {split: {training: 0.9}}} -> expected shares that add up to 1
+text: {words: {split: {training: 0.9, held_out: 0}}} -> text.words.split.held_out = 0: expected a share above 0, or
 text: {words: {corpus: {kind: parquet}}} -> text.words.corpus.paths = None: expected a value
 random_keys: {keys: [9, 3]} -> random_keys.keys = [9, 3]: expected [first, last]
 statements: {placement: {depths: [7]}} -> statements.placement.depths = [7]: expected a list with a depth
@@ -215,6 +216,10 @@ def test_norms_are_tried_in_the_shapes_of_all_that_uses_them(monkeypatch):
     monkeypatch.setattr(norms, "probe", lambda *tried_with: tried.append(tried_with))
     load(merged(WRITTEN, merged(overlay, own)))
     assert tried == [("a:B", (20, 3)), ("a:B", (20, 5))]
+    own = {"norms": {"mine": "no:Norm"}, "majority": {"d8": {"seeds": {"mine": 1}}}}
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match=r"usable:\n  norms.mine: norm 'no:Norm' cannot [^\n]*$"):
+        load(merged(WRITTEN, merged(overlay, own)))
 
 
 def test_sources_that_differ_in_what_is_downloaded_have_files_of_their_own():
@@ -301,12 +306,9 @@ def test_one_width_or_rate_and_a_list_of_them_are_kept_as_a_list():
     assert all(isinstance(rate, float) for rate in mine.learning_rate)
 
 
-@pytest.mark.parametrize(("sequences", "partitions"), [(80_000, 10_001), (79_999, 10_000)])
-def test_the_partitions_are_the_fewest_that_give_more_sequences_than_asked_as_in_the_paper(
-    sequences, partitions
-):
-    data = MajorityData.model_construct(sequences=sequences, labellings=8)
-    assert data.partitions == partitions
+def test_the_partitions_are_the_fewest_that_give_more_sequences_than_asked_as_in_the_paper():
+    for sequences, partitions in ((80_000, 10_001), (79_999, 10_000)):
+        assert MajorityData.model_construct(sequences=sequences, labellings=8).partitions == partitions
 
 
 def test_planning_imports_neither_torch_nor_pandas():

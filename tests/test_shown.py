@@ -4,13 +4,8 @@ import pytest
 
 from layernorm_roles import shown
 
-D3 = {
-    "d_model": [3],
-    "learning_rate": [0.1],
-    "steps": 5,
-    "architecture": "gpt",
-    "seeds": {"layernorm": 1, "scale": 0},
-}
+D3 = {"d_model": [3], "learning_rate": [0.1], "steps": 5, "architecture": "gpt"}
+D3 |= {"seeds": {"layernorm": 1, "scale": 0}}
 BOTH = {"seeds": {"layernorm": 2, "none": 1}}
 
 
@@ -45,12 +40,8 @@ BOTH = {"seeds": {"layernorm": 2, "none": 1}}
 )
 def test_a_figure_is_made_if_one_experiment_meets_all_that_it_needs(needs, changes, met, monkeypatch):
     """Beside the one that is asked there is another, of which one alone of two needs holds."""
-    section = (
-        {"d3": D3 | changes, "other": D3 | BOTH | {"d_model": [3, 4]}}
-        if len(needs) == 2
-        else {"d3": D3 | changes}
-    )
-    section = changes if "norms" in needs else section
+    other = {"other": D3 | BOTH | {"d_model": [3, 4]}} if len(needs) == 2 else {}
+    section = changes if "norms" in needs else {"d3": D3 | changes, **other}
     figure = shown.Figure("figure", "majority", "draw", ["majority_metrics"], "", needs=needs)
     table = shown.Table("table", "majority", "title", ["majority_vectors", "claims"])
     monkeypatch.setattr(shown, "GROUPS", {"majority": shown.Group("majority", "title", [figure], [table])})

@@ -34,11 +34,7 @@ class OutOfMemoryError(Exception):
         (OutOfMemoryError("no\nmore"), "no", True),
         (RuntimeError("\n CUDA error: out of memory"), "CUDA error: out of memory", True),
         (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED"), "CUBLAS_STATUS_ALLOC_FAILED", True),
-        (
-            RuntimeError("DefaultCPUAllocator: can't allocate memory"),
-            "DefaultCPUAllocator: can't allocate memory",
-            True,
-        ),
+        (RuntimeError("CPU: can't allocate memory"), "CPU: can't allocate memory", True),
         (RuntimeError("sizes of memory differ"), "sizes of memory differ", False),
     ],
 )

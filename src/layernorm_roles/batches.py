@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from layernorm_roles.settings.language_model import GPTModel
 from layernorm_roles.settings.reproduction import Settings
 from layernorm_roles.shown import is_single
+from layernorm_roles.slices import slices
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 Run = dict[str, Any]
@@ -127,11 +128,8 @@ def single_gpts(settings: Settings) -> list[str]:
 def _split(runs: list[Run], per_job: int | str) -> list[tuple[Run, ...]]:
     if per_job == "all":
         return [tuple(runs)] if runs else []
-    split = []
-    for _, alike in groupby(runs, key=_without_seed):
-        alike = list(alike)
-        split += [tuple(alike[first : first + per_job]) for first in range(0, len(alike), per_job)]
-    return split
+    alike = [tuple(each) for _, each in groupby(runs, key=_without_seed)]
+    return [each[rows] for each in alike for rows in slices(len(each), per_job)]
 
 
 def _without_seed(run: Mapping[str, Any]) -> str:

@@ -22,66 +22,38 @@ _GROUND = ("files.py", "provenance.py", "random_streams.py", "schemas.csv", "sch
 _TRAINED = ("checkpoint.py", "divergence.py", "gpu", "optimiser.py")
 _NETWORKS = ("compiling.py", "elementary.py", "norms.py", "variants.py", *_TRAINED)
 _KEYS = ("compiling.py", "heads", "ones_direction.py", "selectability", "slices.py")
+_TEXT = ("settings/text.py", "text")
+_MAJORITY = ("partitions.py", "settings/majority.py")
+_LANGUAGE_MODEL = (*_GROUND, *_NETWORKS, *_TEXT, "language_model", "settings/language_model.py")
 _STATEMENT = (*_GROUND, *_NETWORKS, "settings/statements.py", "statements")
 _EVIDENCE = (*_GROUND, "evidence/analysis", "evidence/legends.py", "gaussian_keys.py", "variants.py")
 _SHOWN = (
     *_EVIDENCE,
-    "evidence/claims",
-    "evidence/draw.py",
-    "evidence/figures",
-    "evidence/tables",
-    "shown.py",
-    "shown.yaml",
+    *"evidence/claims evidence/draw.py evidence/figures evidence/tables shown.py shown.yaml".split(),
 )
 _TORCH = ("numba", "numpy", "torch")
 _DRAWN = ("matplotlib", "numpy", "pandas", "pillow", "scipy", "seaborn")
 
 STAGES = {
-    "download": Stage((*_GROUND, "settings/text.py", "text"), ("datasets",)),
-    "text": Stage((*_GROUND, "settings/text.py", "text"), ("mwparserfromhell", "numpy", "tokenizers")),
-    "majority_data": Stage(
-        (*_GROUND, "majority/data.py", "partitions.py", "settings/majority.py"),
-        ("numpy",),
-    ),
-    "majority": Stage((*_GROUND, *_NETWORKS, "majority", "partitions.py", "settings/majority.py"), _TORCH),
+    "download": Stage((*_GROUND, *_TEXT), ("datasets",)),
+    "text": Stage((*_GROUND, *_TEXT), ("mwparserfromhell", "numpy", "tokenizers")),
+    "majority_data": Stage((*_GROUND, *_MAJORITY, "majority/data.py"), ("numpy",)),
+    "majority": Stage((*_GROUND, *_NETWORKS, *_MAJORITY, "majority"), _TORCH),
     "random_keys": Stage(
         (*_GROUND, *_NETWORKS, *_KEYS, "gaussian_keys.py", "random_keys", "settings/random_keys.py"),
         (*_TORCH, "scipy"),
     ),
-    "language_model": Stage(
-        (
-            *_GROUND,
-            *_NETWORKS,
-            "heads/layer.py",
-            "language_model",
-            "settings/language_model.py",
-            "settings/text.py",
-            "slices.py",
-            "text",
-        ),
-        _TORCH,
-    ),
-    "measure": Stage(
-        (
-            *_GROUND,
-            *_NETWORKS,
-            *_KEYS,
-            "language_model",
-            "settings/language_model.py",
-            "settings/text.py",
-            "text",
-        ),
-        _TORCH,
-    ),
+    "language_model": Stage((*_LANGUAGE_MODEL, "heads/layer.py", "slices.py"), _TORCH),
+    "measure": Stage((*_LANGUAGE_MODEL, *_KEYS), (*_TORCH, "scipy")),
     "pretrained": Stage(
         (*_GROUND, *_NETWORKS, *_KEYS, "pretrained", "settings/pretrained.py", "text"),
-        (*_TORCH, "transformers"),
+        (*_TORCH, "scipy", "transformers"),
     ),
     "geometry": Stage(_STATEMENT, _TORCH),
     "fusion": Stage(_STATEMENT, _TORCH),
     "placement": Stage((*_STATEMENT, "text"), _TORCH),
     "batch_dependence": Stage(_STATEMENT, _TORCH),
-    "score_scale": Stage(_STATEMENT, _TORCH),
+    "score_scale": Stage(_STATEMENT, (*_TORCH, "scipy")),
     "tables": Stage(_GROUND),
     "claims": Stage((*_EVIDENCE, "evidence/claims"), ("numpy", "pandas", "scipy")),
     "draw": Stage(_SHOWN, _DRAWN),

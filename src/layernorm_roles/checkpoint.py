@@ -28,13 +28,11 @@ def save(tensors: Mapping[str, Tensor], path: str | Path, facts: Mapping[str, An
             raise OSError(f"{path}: {error}") from error
 
 
-def load(
-    path: str | Path, identity: Mapping[str, Any] | None = None
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load(path: str | Path, identity: Mapping[str, Any] = {}) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and the facts that `save` wrote to `path`.
 
-    Raises ValueError if the file is missing or damaged, if `save` has not written it, or if `identity` is given and the
-    entry "identity" of the facts lacks or contradicts part of it.
+    Raises ValueError if the file is missing or damaged, if `save` has not written it, or if the entry "identity" of the
+    facts lacks or contradicts part of `identity`.
     """
     files.verify(path)
     try:
@@ -43,8 +41,7 @@ def load(
             tensors = {name: file.get_tensor(name) for name in file.keys()}
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise files.Unusable.because(path, f"no weights of this project ({error!r})") from None
-    if identity is not None:
-        provenance.refuse_contradiction(path, facts.get("identity", {}), identity)
+    provenance.refuse_contradiction(path, facts.get("identity", {}), identity)
     return tensors, facts
 
 
@@ -52,13 +49,11 @@ class Checkpoint:
     """The state of a training run in a file, from which the run goes on if it is killed; deleted when it is finished.
 
     `identity`, a mapping that JSON can hold, names all that the run depends on, such as settings, data, seed and code.
-    A damaged file, or one with another identity or version of torch, is not used, and a warning says so.
+    A damaged file, or one that contradicts it or the version of torch, is not used, and a warning says so.
     """
 
     def __init__(self, path: str | Path, identity: Mapping[str, Any]):
-        self.path = Path(path)
-        # In the form in which JSON gives it back, for the comparison: tuples become lists.
-        self.identity = json.loads(json.dumps({**identity, "torch": torch.__version__}))
+        self.path, self.identity = Path(path), {**identity, "torch": torch.__version__}
 
     def save(self, model: nn.Module, optimiser: AdamW, progress: Mapping[str, Any]) -> None:
         """Write weights, optimiser state, torch's random states and `progress`, a JSON mapping such as steps taken."""
@@ -75,11 +70,7 @@ class Checkpoint:
         if not self.path.exists():
             return None
         try:
-            tensors, facts = load(self.path)
-            theirs, ours = facts.get("identity", {}), self.identity
-            if different := [key for key in sorted({*theirs, *ours}) if theirs.get(key) != ours.get(key)]:
-                named = ", ".join(different)
-                raise ValueError(f"{self.path}: a checkpoint of another run (different: {named})")
+            tensors, facts = load(self.path, self.identity)
         except ValueError as error:
             warn(f"{error}: training starts from the beginning")
             return None

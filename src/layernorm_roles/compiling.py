@@ -106,10 +106,8 @@ def cached_njit(**options) -> Callable:
         compiled = njit(**options)(function)
         if not (folder := _cache_folder()):
             return compiled
-        usual, numba.config.CACHE_DIR = (
-            numba.config.CACHE_DIR,
-            str(folder),
-        )  # which numba reads in the next line
+        usual = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(folder)  # which numba reads in the next line
         cached = njit(cache=True, **options)(function)
         numba.config.CACHE_DIR = usual
         failed = threading.Event()

@@ -33,10 +33,8 @@ class Exhibits:
         """`Exhibits` of finished results in `folder`, empty without settings.json; ValueError if that is damaged."""
         file = Path(folder) / "settings.json"
         plain = json.loads(files.read_bytes(file)) if file.is_file() else {}
-        there = tuple(
-            table for table in TABLES if plain and Path(folder, f"parquet/{table}.parquet").is_file()
-        )
-        return cls(str(folder), plain, there)
+        there = [table for table in TABLES if plain and Path(folder, f"parquet/{table}.parquet").is_file()]
+        return cls(str(folder), plain, tuple(there))
 
     @property
     def name(self) -> str:

@@ -8,10 +8,9 @@ The SHA-256 of `folder/name` is stored in `folder/.sha256/name`, in the format o
 import glob
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 CHECKSUMS = ".sha256"
 """Name of the hidden folder, one in each folder of results, that holds the checksums of the files beside it."""
@@ -65,16 +64,29 @@ def replace_text(path: Path, text: str) -> None:
 
 def read_bytes(path: str | Path) -> bytes:
     """Return the content of a file. Raises Unusable if it is missing, has no stored checksum, or does not match it."""
-    return _checked(path, lambda file: (content := file.read_bytes(), hashlib.sha256(content).hexdigest()))
+    verify(path)
+    return Path(path).read_bytes()
 
 
 def verify(path: str | Path) -> None:
     """Raise Unusable if a file is missing, has no stored checksum, or does not match it; little memory is needed."""
-    _checked(path, lambda file: (None, sha256_of(file)))
+    try:
+        digest = sha256_of(path)
+    except FileNotFoundError:
+        raise Unusable(f"{path}: no such file") from None
+    except OSError as error:
+        raise Unusable.because(path, f"not readable ({error})") from None
+    stored = recorded(path)
+    if stored is None:
+        raise Unusable(
+            f"{path}: no checksum in {CHECKSUMS}/ beside it; copy it too, or delete the file and run again"
+        )
+    if digest != stored:
+        raise Unusable.because(path, "damaged, its SHA-256 is not the one recorded")
 
 
 def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
-    """A sentence for each file under `folder` that is damaged or has no stored checksum, with what to do about it.
+    """A sentence for each file under `folder` that is damaged, or without checksum, or gone, with what to do about it.
 
     Hidden files and direct subfolders named in `beside`, such as logs, whose files have no checksums, are left out.
     """
@@ -84,19 +96,27 @@ def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
             verify(path)
         except Unusable as fault:
             found.append(str(fault))
-    return found
+    checksums = [path for path in _all_files(folder) if path.parent.name == CHECKSUMS and path.name[0] != "."]
+    gone = [path for path in (each.parent.parent / each.name for each in checksums) if not path.exists()]
+    advice = "copy it too, or name it as the target of a command"
+    return found + [f"{path}: gone, while its checksum is there; {advice}" for path in gone]
 
 
 def visible(folder: str | Path, beside: tuple[str, ...] = ()) -> list[Path]:
     """The paths of the files under `folder`, but for hidden files, checksums and its direct subfolders in `beside`."""
-    folder = Path(folder)
     return [
         path
-        for path in sorted(folder.rglob("*"))
+        for path in _all_files(folder)
         if path.is_file()
         and not (path.parent.name == CHECKSUMS or path.name.startswith("."))
         and path.relative_to(folder).parts[0] not in beside
     ]
+
+
+def _all_files(folder: str | Path) -> list[Path]:
+    """The paths of all files under `folder`, sorted; links to folders are followed."""
+    walked = os.walk(folder, followlinks=True)
+    return sorted(Path(place, name) for place, _, names in walked for name in names)
 
 
 def sha256_of(*paths: str | Path) -> str:
@@ -110,30 +130,11 @@ def sha256_of(*paths: str | Path) -> str:
 
 
 def recorded(path: str | Path) -> str | None:
-    """The stored SHA-256 of a file, in hexadecimal; None without one, "of another file" if it names another file."""
+    """The stored SHA-256 of a file, in hexadecimal digits; None without one."""
     try:
-        digest, _, name = checksum_file(path).read_text(encoding="ascii", errors="replace").partition("  ")
+        return checksum_file(path).read_text(encoding="ascii", errors="replace").partition("  ")[0]
     except OSError:
         return None
-    # The stored checksum names its file, so that one copied from another file does not serve.
-    return digest if name == f"{Path(path).name}\n" else "of another file"
-
-
-def _checked(path: str | Path, read: Callable[[Path], tuple[Any, str]]) -> Any:
-    try:
-        content, digest = read(Path(path))
-    except FileNotFoundError:
-        raise Unusable(f"{path}: no such file") from None
-    except OSError as error:
-        raise Unusable.because(path, f"not readable ({error})") from None
-    record = recorded(path)
-    if record is None:
-        raise Unusable(
-            f"{path}: no checksum in {CHECKSUMS}/ beside it; copy it too, or delete the file and run again"
-        )
-    if digest != record:
-        raise Unusable.because(path, "damaged, its SHA-256 is not the one recorded")
-    return content
 
 
 def checksum_file(path: str | Path) -> Path:

@@ -41,7 +41,8 @@ def plans(of: Reproduction) -> Plans:
     add("durations", "durations", made_by.values())
     sources = {table: (job, plan.hash_of(planned[job])) for table, job in made_by.items()}
     kept = exhibits.Exhibits.kept(Path("results", KEPT))
-    planned |= exhibits.plans(of.exhibits, sources, of.options, kept.verdicts)
+    options = exhibits.command_options(of.settings.name, of.presets)
+    planned |= exhibits.plans(of.exhibits, sources, options, kept.verdicts)
     return planned
 
 
@@ -75,17 +76,13 @@ def _language_models(of: Reproduction, add: Any) -> None:
     for batch in of.training["language_model"].values():
         model, job = of.settings.language_model[batch.group], f"language_model/{batch.name}"
         downloads = [f"download/{source.file_name}" for source in of.labelled_sources(batch.group)]
-        add(
-            "language_model",
-            job,
-            [f"text/{model.text}", *downloads],
-            **_training(of, "language_model", batch),
-        )
+        reads = [f"text/{model.text}", *downloads]
+        add("language_model", job, reads, **_training(of, "language_model", batch))
         if batch.name in of.measured:
             add(
                 "measure",
                 f"measure/{batch.name}",
-                [job, f"text/{model.text}"],
+                [job, reads[0]],
                 settings=model.of_training(),
                 runs=of.measured[batch.name],
                 norm_code=_norm_code(batch),
@@ -110,29 +107,19 @@ def _norm_code(batch: Batch) -> dict[str, str | None]:
 
 
 def _random_keys(of: Reproduction, add: Any) -> None:
+    parameters = {"settings": of.plain["random_keys"], "seed": of.settings.first_seed}
     norms = {norm: of.settings.norm_class(norm) for norm in of.settings.random_keys.norms}
-    add(
-        "random_keys",
-        "random_keys",
-        settings=of.plain["random_keys"],
-        seed=of.settings.first_seed,
-        norms=norms,
-        norm_code={name: rooms.of_norm(norm) for name, norm in norms.items()},
-    )
+    code = {name: rooms.of_norm(norm) for name, norm in norms.items()}
+    add("random_keys", "random_keys", **parameters, norms=norms, norm_code=code)
 
 
 def _placement(of: Reproduction, add: Any) -> None:
     placement = of.settings.statements.placement
+    parameters = {"settings": of.plain["statements"]["placement"]}
+    for key in ("seeds", "untrained_seeds"):
+        parameters[key] = batches.seeds(of.settings, getattr(placement, key))
     for each in PLACEMENTS:
-        add(
-            "placement",
-            f"placement/{each}",
-            [f"text/{placement.text}"],
-            placement=each,
-            settings=of.plain["statements"]["placement"],
-            seeds=batches.seeds(of.settings, placement.seeds),
-            untrained_seeds=batches.seeds(of.settings, placement.untrained_seeds),
-        )
+        add("placement", f"placement/{each}", [f"text/{placement.text}"], placement=each, **parameters)
 
 
 def _small_statements(of: Reproduction, add: Any) -> None:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from layernorm_roles import catalogue, files, rooms
+from layernorm_roles import catalogue, files, provenance, rooms
 
 FOLDER, ORIGIN = "plan", "origin"
 """Names of the folders in results/<name>/ with plan files, and with the copies of them that finished jobs leave."""
@@ -91,15 +91,16 @@ def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
     folder = Path(folder)
     texts = {folder / FOLDER / f"{job}.json": _as_text(each) for job, each in plans.items()}
     different = [path for path, text in texts.items() if _text(path) != text]
-    others = [
-        path for path in (folder / FOLDER).rglob("*.json") if path not in texts and _is_plan(path, folder)
-    ]
+    there = (folder / FOLDER).rglob("*.json")
+    others = [path for path in there if path not in texts and _is_plan(path, folder)]
     if not _hold(folder) and (different or others):
         raise ValueError(
             f"{folder}: another command makes it at this moment, with other settings or code; wait until it has "
             "ended, or give this one another `name`"
         )
     try:
+        for path in (folder / FOLDER).rglob(".*.partial"):  # what killed commands left
+            path.unlink(missing_ok=True)
         for path in different:
             files.replace_text(path, texts[path])
         for path in others:
@@ -120,28 +121,21 @@ def begun(folder: str | Path) -> bool:
     return any(Path(folder, each).exists() for each in RESULTS)
 
 
-def undone(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Paths of plan files in `folder`, results/<name>/, of jobs that were done otherwise than `plans` now say."""
-    paths = []
-    for job, each in plans.items():
-        origin = Path(folder, ORIGIN, f"{job}.json")
-        if origin.is_file() and _text(origin) != _as_text(each):
-            paths.append(f"{Path(folder, FOLDER)}/{job}.json")
-    return paths
-
-
-def check(folder: str | Path, differ: list[str]) -> None:
+def check(folder: str | Path) -> None:
     """Raise ValueError if files in results/<name>/, `folder`, are damaged, missing or made with other settings or code.
 
-    The message has a line for each, and for each plan file in `differ` (see `undone`). A folder without results is an
-    error.
+    The message has a line for each, and for each plan file that differs from the copy of it that its finished job left.
+    A folder without results is an error.
     """
-    faults = [*files.faults(folder, beside=UNCHECKED), *_gone(folder), *_of_other_runs(folder)]
-    faults += [
-        f"{path}: differs from its copy in {ORIGIN}/; run again, which makes its results anew"
-        for path in differ
-    ]
-    if not faults and not any(Path(folder, ORIGIN).rglob("*.json")):
+    faults, copies = [*files.faults(folder, UNCHECKED), *_of_other_runs(folder)], Path(folder, ORIGIN)
+    origins = sorted(copies.rglob("*.json"))
+    for origin in origins:
+        path = Path(folder, FOLDER, origin.relative_to(copies))
+        if path.is_file() and _text(path) != _text(origin):
+            faults.append(
+                f"{path}: differs from its copy in {ORIGIN}/; run again, which makes its results anew"
+            )
+    if not faults and not origins:
         raise ValueError(
             f"{folder}: no job has left a copy of its plan in {ORIGIN}/; is the configuration that of the run, and was "
             f"{ORIGIN}/ copied with the results?"
@@ -151,26 +145,20 @@ def check(folder: str | Path, differ: list[str]) -> None:
         raise ValueError("\n".join([f"{folder}: {files_are} not as this configuration makes them", *faults]))
 
 
-def _gone(folder: str | Path) -> Iterator[str]:
-    for checksum in sorted(Path(folder).rglob(f"{files.CHECKSUMS}/[!.]*")):
-        path = checksum.parent.parent / checksum.name
-        if not path.exists():
-            yield f"{path}: gone, while its checksum is there; copy it too, or name it as the target of a command"
-
-
 def _of_other_runs(folder: str | Path) -> Iterator[str]:
+    """A sentence for each Parquet file in `folder` that was made from another plan than its job left a copy of."""
     import pyarrow.parquet as pq  # which no plan needs
 
     for path in files.visible(folder, UNCHECKED):
-        stated = {}
         if path.suffix == ".parquet":
-            with suppress(OSError, ValueError):  # a damaged file, which its checksum tells
+            try:
                 stated = json.loads((pq.read_schema(path).metadata or {}).get(b"config", b"{}"))
-        origin = _text(Path(folder, ORIGIN, f"{stated.get('job')}.json"))
-        with suppress(json.JSONDecodeError):  # a damaged copy, which differs from its plan
-            different = [key for key, value in json.loads(origin or "{}").items() if stated.get(key) != value]
-            if different:
-                yield f"{path}: of another run than {ORIGIN}/ says ({', '.join(different)}); delete it and run again"
+                origin = _text(Path(folder, ORIGIN, f"{stated.get('job')}.json"))
+                provenance.refuse_contradiction(path, stated, json.loads(origin or "{}"))
+            except files.Unusable as fault:
+                yield str(fault)
+            except (OSError, ValueError):  # a damaged file or copy, which its checksum or its plan tells
+                continue
 
 
 def _is_plan(path: Path, folder: Path) -> bool:

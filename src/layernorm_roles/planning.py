@@ -14,7 +14,7 @@ from typing import Any
 
 from layernorm_roles import batches, catalogue, jobs, plan
 from layernorm_roles.batches import Batch
-from layernorm_roles.exhibits import Exhibits, command_options
+from layernorm_roles.exhibits import Exhibits
 from layernorm_roles.gpu.choice import choose
 from layernorm_roles.pretrained.source import locate
 from layernorm_roles.settings import yaml_files
@@ -119,11 +119,6 @@ class Reproduction:
         # A stage that is a single job has a name in common with the job.
         return [table for table in self.tables if self.jobs_of(table) != [catalogue.TABLES[table]]]
 
-    @property
-    def options(self) -> str:
-        """The options with which the `snakemake` commands on the report's page make the results of these settings."""
-        return command_options(self.settings.name, self.presets)
-
     def jobs_of(self, table: str) -> list[str]:
         """The names of the jobs that write a Parquet table of results or some of its rows; empty without that table."""
         stage = catalogue.TABLES[table]
@@ -205,11 +200,14 @@ class Reproduction:
                 raise ValueError(f"text.{name}: no file matches {', '.join(missing)}; expected at least one")
             read = list(chain(*matched.values()))
             for file in read:
-                _refuse_unreadable(f"text.{name}", file)
+                by_name = Path(os.path.abspath(file))  # noqa: PTH100, links are not followed
+                if by_name.is_relative_to(Path.cwd() / "results"):
+                    raise ValueError(f"text.{name}: {file} is a result; expected a copy outside results/")
+                if not by_name.is_file() or {*"{}"} & {*file} or not file.isprintable():
+                    expected = "a file, whose name has no {, no } and no control characters"
+                    raise ValueError(f"text.{name}: {file!r}: expected {expected}")
             if again := [file for file, n in Counter(map(os.path.realpath, read)).items() if n > 1]:
-                raise ValueError(
-                    f"text.{name}: {again[0]} is found twice by the paths of a source; expected once"
-                )
+                raise ValueError(f"text.{name}: {again[0]} is found twice by a source's paths; expected once")
             corpus += read
         return sorted(set(corpus))
 
@@ -219,20 +217,7 @@ class Reproduction:
         Raises ValueError unless the model is from the Hugging Face hub, already measured, or here with right weights.
         """
         model = self.settings.pretrained[name]
-        if (
-            model.hub is None
-            and not Path(f"{self.folder}/runs/pretrained/{name}/pretrained_keys.parquet").is_file()
-        ):
+        measured = Path(self.folder, "runs/pretrained", name, "pretrained_keys.parquet")
+        if model.hub is None and not measured.is_file():
             locate(name, model)
         return self.text_files(model.text)
-
-
-def _refuse_unreadable(key: str, file: str) -> None:
-    if not Path(file).is_file():
-        raise ValueError(f"{key}: {file} is a folder, or a link to nothing; expected a file")
-    if "{" in file or "}" in file or not file.isprintable():
-        raise ValueError(
-            f"{key}: {file!r}: expected a file whose name has no {{, no }} and no control characters"
-        )
-    if Path(os.path.abspath(file)).is_relative_to(Path.cwd() / "results"):  # noqa: PTH100, by its name
-        raise ValueError(f"{key}: {file} is a result; expected a copy outside results/")

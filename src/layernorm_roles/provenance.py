@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import platform
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -78,14 +77,11 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 @cache
 def git_commit() -> str:
     """The hash of the git commit that is checked out where this package lies; "unknown" if git gives none."""
-    # Without the environment: GIT_DIR may name another repository.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return done.stdout.strip()
 
 
 @cache

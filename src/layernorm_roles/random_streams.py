@@ -82,6 +82,4 @@ def seed_torch(seed: int) -> None:
 
 def describe(streams: tuple[Stream, ...], torch: bool = False) -> str:
     """The text in the metadata of a file that says how to make the generators of `streams`, and torch's if used."""
-    return (
-        "; ".join([*(stream.sentence for stream in streams), *([TORCH] if torch else [])]) or NOTHING_RANDOM
-    )
+    return "; ".join([stream.sentence for stream in streams] + [TORCH] * torch) or NOTHING_RANDOM

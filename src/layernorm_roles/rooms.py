@@ -1,22 +1,19 @@
 """Hashes of the code and the versions of packages behind results, which show when results are to be made again.
 
 A room is a folder or file of this package that `catalogue.STAGES` names as code behind results. All files of a room
-count: Python without comments, docstrings and line numbers, others by their content.
+count: Python without comments, docstrings and layout, others by their content.
 """
 
-import dis
+import ast
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterator
 from functools import cache
 from importlib import metadata
 from modulefinder import ModuleFinder
 from pathlib import Path
-from types import CodeType
 
 PACKAGE = Path(__file__).parent
-NOP = dis.opmap["NOP"]
 
 
 @cache
@@ -87,24 +84,16 @@ def _module(name: str, here: Path) -> Path:
 
 @cache
 def _meaning(file: Path) -> str:
-    """The SHA-256 of a file: of its compiled code without docstrings if it is Python, else of its bytes."""
+    """The SHA-256 of a file: of its syntax tree without texts that stand alone if it is Python, else of its bytes."""
     content = file.read_bytes()
     if file.suffix == ".py":
-        # Level 2 leaves out docstrings; comments and texts that stand alone are never compiled.
-        code = compile(content, file.name, "exec", dont_inherit=True, optimize=2)
-        content = "\n".join(_instructions(code)).encode()
+        tree = ast.parse(content)
+        for node in ast.walk(tree):
+            if isinstance(body := getattr(node, "body", None), list):
+                node.body = [each for each in body if not _is_text(each)]
+        content = ast.dump(tree).encode()
     return hashlib.sha256(content).hexdigest()
 
 
-def _instructions(code: CodeType) -> Iterator[str]:
-    """Yield lines of text with the instructions, names and constants of compiled code, but no line numbers."""
-    yield f"{code.co_name} {code.co_flags} {code.co_argcount} {code.co_posonlyargcount} {code.co_kwonlyargcount}"
-    pairs = (code.co_code[at : at + 2] for at in range(0, len(code.co_code), 2))
-    # Where a docstring stood, the compiler leaves an instruction that does nothing.
-    done = b"".join(pair for pair in pairs if pair[0] != NOP)
-    yield f"{done.hex()} {code.co_names} {code.co_varnames} {code.co_freevars} {code.co_cellvars}"
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _instructions(constant)
-        else:  # a set has no order from one process to the next
-            yield str(sorted(map(repr, constant))) if isinstance(constant, frozenset) else repr(constant)
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

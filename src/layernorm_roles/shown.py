@@ -1,16 +1,13 @@
 """Which figures and readable tables are made from the results of a configuration, by the list in shown.yaml.
 
-Snakemake imports this module whenever it plans, so it imports nothing but a reader of YAML.
+Snakemake imports this module whenever it plans, so it imports nothing but a reader of YAML files.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""PyYAML's safe loader, the fast one written in C where it is installed."""
+from layernorm_roles.settings import yaml_files
 
 
 class Figure(NamedTuple):
@@ -69,9 +66,7 @@ class Group(NamedTuple):
 
 def _groups() -> dict[str, Group]:
     """Read shown.yaml: its groups by name, each with all figures and readable tables that are listed there."""
-    text = Path(__file__).with_name("shown.yaml").read_text(encoding="utf-8")
-    content = yaml.load(text, Loader=LOADER)
-    groups = {}
+    content, groups = yaml_files.read(Path(__file__).with_name("shown.yaml")), {}
     for name, entry in content["groups"].items():
         figures = [Figure(figure, name, **fields) for figure, fields in entry.get("figures", {}).items()]
         figures = [each._replace(caption=each.caption.format_map(content["sentences"])) for each in figures]

@@ -50,16 +50,19 @@ def _split(arrow: pa.Table) -> list[str]:
     return [name for name in floats if 2 * len(np.unique(arrow[name].to_numpy())) > arrow.num_rows]
 
 
-def read(path: str | Path, table: str, identity: Mapping[str, Any] | None = None) -> pd.DataFrame:
+def read(path: str | Path, table: str) -> pd.DataFrame:
     """Return the content of the Parquet file at `path`, which must have the columns of `table`, a key of SCHEMAS.
 
-    Raises ValueError if it is missing, damaged or no `table`, or if config in its metadata lacks entries of `identity`.
+    Raises ValueError if it is missing, damaged or no `table`.
     """
-    return read_arrow(path, table, identity).to_pandas(use_threads=False)
+    return read_arrow(path, table).to_pandas(use_threads=False)
 
 
 def read_arrow(path: str | Path, table: str, identity: Mapping[str, Any] | None = None) -> pa.Table:
-    """Return what `read` returns, as an Arrow table, which is faster than pandas for columns of lists."""
+    """Return what `read` returns, as an Arrow table, which is faster than pandas for columns of lists.
+
+    Raises ValueError as `read` does, and if config in the file's metadata lacks or contradicts entries of `identity`.
+    """
     # A ParquetFile, not a dataset: folder names such as seed=3 must not become columns.
     file = _parquet(path)
     try:
@@ -69,8 +72,7 @@ def read_arrow(path: str | Path, table: str, identity: Mapping[str, Any] | None 
     except (pa.ArrowException, OSError) as error:
         raise files.Unusable.because(path, f"a damaged Parquet file ({error})") from error
     metadata = arrow.schema.metadata or {}
-    if identity is not None:
-        provenance.refuse_contradiction(path, json.loads(metadata.get(b"config", b"{}")), identity)
+    provenance.refuse_contradiction(path, json.loads(metadata.get(b"config", b"{}")), identity or {})
     # Columns that may not be null are declared so in the schema, and Arrow writes no null into such a column.
     if not arrow.schema.equals(SCHEMAS[table]):
         difference = _difference(arrow.schema, SCHEMAS[table])

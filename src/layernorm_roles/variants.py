@@ -166,20 +166,15 @@ def maps(name: str) -> tuple[Variant, Variant] | None:
     names = (split.queries_keys, split.values) if split else (like, like)
     if not VARIANTS.keys() >= {*names}:
         return None
-    queries_keys, values = (
-        replace(
-            VARIANTS[name], factor=VARIANTS[name].factor * float(factor if part in ("", side) and rest else 1)
-        )
-        for name, side in zip(names, ("queries_keys", "values"), strict=True)
-    )
-    return queries_keys, values
+    norms = [VARIANTS[each] for each in names]
+    factors = [float(factor or 1) if part in ("", side) else 1.0 for side in ("queries_keys", "values")]
+    return tuple(replace(norm, factor=norm.factor * by) for norm, by in zip(norms, factors, strict=True))
 
 
 def label_of(like: str, factor: float, part: str = "both") -> str:
     """The text in legends of figures for the variant that `scaled` names: the built-in norm `like` times `factor`."""
-    return f"{factor:g} × {BUILT_IN[like].label}" + (
-        "" if part == "both" else f" ({part.replace('_', ', ')})"
-    )
+    parts = "" if part == "both" else f" ({part.replace('_', ', ')})"
+    return f"{factor:g} × {BUILT_IN[like].label}{parts}"
 
 
 def guide() -> str:

@@ -56,11 +56,9 @@ WHY = re.compile(r"^(?:error: .*(?:\n\(details: .*\))?|slurmstepd: error: \*{3} 
 class LogHandlerSettings(LogHandlerSettingsBase):
     """Options of this plugin on Snakemake's command line and in profiles, with the prefix --logger-layernorm-roles-."""
 
-    durations: Path = field(  # not Path | None, which Snakemake takes for a function
-        default=None,
-        metadata={
-            "help": "CSV file with what the jobs of an earlier run took, for an estimate of the time left"
-        },
+    # Not Path | None, which Snakemake takes for a function.
+    durations: Path = field(
+        default=None, metadata={"help": "CSV file with what jobs took, for the time left"}
     )
 
 

@@ -61,10 +61,8 @@ class Remaining:
 def seconds_by_rule(file: Path | None) -> dict[str, float]:
     """Mean seconds of a job by rule, from a CSV file with columns rule, jobs, wall_minutes; empty if it is faulty."""
     try:
-        with Path(file or "").open(encoding="utf-8", newline="") as rows:
-            return {
-                row["rule"]: 60 * float(row["wall_minutes"]) / int(row["jobs"])
-                for row in csv.DictReader(rows)
-            }
+        with Path(file or "").open(encoding="utf-8", newline="") as text:
+            rows = csv.DictReader(text)
+            return {row["rule"]: 60 * float(row["wall_minutes"]) / int(row["jobs"]) for row in rows}
     except (OSError, KeyError, TypeError, ValueError, ZeroDivisionError):
         return {}

@@ -139,10 +139,10 @@ def test_a_foreign_or_damaged_checkpoint_is_named_and_not_used(text, disjoint_te
     elsewhere = run_of(disjoint_text, short, "projection")
     whole, place = trained([run], tmp_path / "whole"), tmp_path / "checkpoint_0.safetensors"
     for killed, changes, said in (
-        (other, {}, "checkpoint of another run (different: settings)"),
-        (elsewhere, {}, "checkpoint of another run (different: text)"),
-        (run, {"code": "edited"}, "checkpoint of another run (different: code)"),
-        (run, {"norm_code": {"projection": "edited"}}, "checkpoint of another run (different: code)"),
+        (other, {}, "a file of another run (settings.weight_decay = 0.02, "),
+        (elsewhere, {}, "a file of another run (text = "),
+        (run, {"code": "edited"}, "a file of another run (code = "),
+        (run, {"norm_code": {"projection": "edited"}}, "a file of another run (code = "),
         (run, {}, "checkpoint_0.safetensors: damaged"),
     ):
         with killed_after(1):

@@ -156,7 +156,6 @@ rule check:
     localrule: True
     params:
         folder=lambda wildcards: RUN,
-        undone=lambda wildcards: plan.undone(RUN, THIS.plans),
     script:
         "../scripts/check_files.py"
 

@@ -32,6 +32,8 @@ class _LanguageModel(Section):
 
     reads: ClassVar[tuple[str, ...]]
     """The kinds of text, "long" or "sentences", on which it is tested which attention keys a query can select."""
+    class_tokens: ClassVar[int]
+    """The number of tokens that the model puts before a text."""
     text: Identifier
     """Name of the entry of the section `text` on which the model is trained and its attention keys are tested."""
     layers: Size
@@ -59,6 +61,11 @@ class _LanguageModel(Section):
     checkpoint_every: Steps
     """Optimiser steps between two checkpoints, from which an interrupted training goes on."""
 
+    @property
+    def longest_text(self) -> int:
+        """The number of tokens of the longest text that the model reads, a class token before it not counted."""
+        return self.context_length - self.class_tokens
+
     @model_validator(mode="after")
     def _heads_divide_d_model(self):
         refuse_indivisible(self.d_model, self.heads)
@@ -68,7 +75,7 @@ class _LanguageModel(Section):
 class GPTSettings(_LanguageModel):
     """The settings of one training of a GPT-2, but for the variant of the norm before attention and the seed."""
 
-    reads = ("long", "sentences")
+    reads, class_tokens = ("long", "sentences"), 0
 
     architecture: Literal["gpt"]
     """gpt: GPT-2, which predicts the next token."""
@@ -85,11 +92,6 @@ class GPTSettings(_LanguageModel):
     diagnose_every: Steps | None
     """Optimiser steps between measurements of what attention contributes (language_model_attention); null: none."""
 
-    @property
-    def longest_text(self) -> int:
-        """The number of tokens of the longest text that the model reads."""
-        return self.context_length
-
 
 class BERTSettings(_LanguageModel):
     """The settings of one training of a small BERT, but for the variant and the seed.
@@ -98,7 +100,7 @@ class BERTSettings(_LanguageModel):
     layers have only the feed-forward network and the LayerNorm after it.
     """
 
-    reads = ("sentences",)
+    reads, class_tokens = ("sentences",), 1
 
     architecture: Literal["bert"]
     """bert: BERT, which predicts masked tokens or the classes of sentences."""
@@ -114,11 +116,6 @@ class BERTSettings(_LanguageModel):
     """Source of the sentences and classes for validation, if task is labelled: of kind hub, with a label_column."""
     validation_batches: Size
     """Number of batches over which the validation loss is computed, if task is masked."""
-
-    @property
-    def longest_text(self) -> int:
-        """The number of tokens of the longest text that the model reads, the class token before it not counted."""
-        return self.context_length - 1
 
     @model_validator(mode="after")
     def _labelled_sentences_have_sources(self):

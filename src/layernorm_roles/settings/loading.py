@@ -62,9 +62,7 @@ def _resolved(section: str, written: Mapping[Any, Any]) -> dict[Any, Any]:
 
 def _without_runs(entry: Any) -> bool:
     seeds = entry.get("seeds") if isinstance(entry, Mapping) else None
-    return isinstance(seeds, Mapping) and all(
-        number == 0 and number is not False for number in seeds.values()
-    )
+    return isinstance(seeds, Mapping) and all(n == 0 and n is not False for n in seeds.values())
 
 
 def _complete(section: str, name: Any, entries: Mapping[Any, Any], seen: tuple[Any, ...] = ()) -> Any:
@@ -130,11 +128,10 @@ def _place(fault: Mapping[Any, Any], value: Any) -> tuple[str, ...]:
 def _is_inherited(place: tuple[str, ...], places: list[tuple[str, ...]], written: Mapping[Any, Any]) -> bool:
     """Whether the fault at `place` was taken over from another entry by `like`, where it is reported already."""
     match place:
-        case [section, name, key, *rest] if section in NAMED and isinstance(
-            written[section].get(name), Mapping
-        ):
-            entry, base = written[section][name], (section, written[section][name].get("like"))
-            return key not in entry and (base in places or (*base, key, *rest) in places)
+        case [section, name, key, *rest] if section in NAMED:
+            if isinstance(entry := written[section].get(name), Mapping):
+                base = (section, entry.get("like"))
+                return key not in entry and (base in places or (*base, key, *rest) in places)
     return False
 
 
@@ -180,18 +177,16 @@ def _sections(annotation: Any) -> Iterator[type[Section]]:
 
 def _norm_faults(settings: Settings) -> Iterator[str]:
     """A line for each norm class of the user that `norms.probe` finds unfit for inputs of the shapes it would get."""
-    shapes: dict[str, set[tuple[int, ...]]] = {}
-    for use in settings.variants_used():
-        if ":" in settings.norm_class(use.variant):
-            shapes.setdefault(use.variant, set()).update(use.shapes)
-    if not shapes:
+    uses = [use for use in settings.variants_used() if ":" in settings.norm_class(use.variant)]
+    if not uses:
         return
     from layernorm_roles import norms  # torch takes a second to import, only for norms of one's own
 
-    for name, used in shapes.items():
-        for shape in sorted(used):
-            try:
+    faulty = set()
+    for name, shape in sorted({(use.variant, shape) for use in uses for shape in use.shapes}):
+        try:
+            if name not in faulty:
                 norms.probe(settings.norm_class(name), shape)
-            except ValueError as error:
-                yield f"norms.{name}: {error}"
-                break
+        except ValueError as error:
+            faulty.add(name)
+            yield f"norms.{name}: {error}"

@@ -1,7 +1,6 @@
 """All settings of config.yaml together, and the checks that concern more than one of its sections."""
 
 from collections.abc import Iterator, Mapping
-from itertools import product
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
@@ -98,9 +97,8 @@ class Settings(Section):
     @model_validator(mode="after")
     def _name_is_free(self):
         if self.name == KEPT:
-            raise misfit_error(
-                "name", self.name, f'another name: "{KEPT}" is reserved for the kept reproduction'
-            )
+            expected = f'another name: "{KEPT}" is reserved for the kept reproduction'
+            raise misfit_error("name", self.name, expected)
         return self
 
     @model_validator(mode="after")
@@ -110,19 +108,6 @@ class Settings(Section):
         for key, user in {**users, "statements.placement": self.statements.placement}.items():
             if user.text not in self.text:
                 raise misfit_error(f"{key}.text", user.text, f"one of {', '.join(self.text)}")
-        return self
-
-    @model_validator(mode="after")
-    def _sources_are_read_from_the_place_they_name(self):
-        """Refuses for example `paths` beside `kind: wikipedia_sample`, where a user forgot to change the kind."""
-        kinds = {"paths": ("files", "parquet"), "dataset": ("hub",)}
-        for name, text in self.text.items():
-            sources = {"corpus": text.corpus, "long.source": text.long.source}
-            sources |= {"sentences.source": text.sentences.source}
-            for (key, source), place in product(sources.items(), kinds):
-                if source and getattr(source, place) and source.kind not in kinds[place]:
-                    expected = f"null beside kind: {source.kind}, or kind: {' or '.join(kinds[place])}"
-                    raise misfit_error(f"text.{name}.{key}.{place}", getattr(source, place), expected)
         return self
 
     @model_validator(mode="after")
@@ -141,10 +126,8 @@ class Settings(Section):
             if name in _IN_GPT:
                 raise misfit_error(f"norms.{name}", self.norms[name], "another name: this one is built in")
         for use in self.variants_used():
-            known = [
-                *use.built_in,
-                *(name for name in self.norms if self._is_map(name) or use.built_in != _ONE_MAP),
-            ]
+            own = [name for name in self.norms if self._is_map(name) or use.built_in != _ONE_MAP]
+            known = [*use.built_in, *own]
             if use.variant not in known:
                 raise misfit_error(use.key, use.variant, f"one of {', '.join(known)}")
         return self

@@ -98,9 +98,8 @@ class BatchDependence(Section):
     @model_validator(mode="after")
     def _some_sequences_have_others_beside_them(self):
         if max(self.batch_sizes) == 1:
-            raise misfit_error(
-                "batch_sizes", self.batch_sizes, "a list with a size above 1: others in the batch"
-            )
+            expected = "a list with a size above 1: others in the batch"
+            raise misfit_error("batch_sizes", self.batch_sizes, expected)
         return self
 
 

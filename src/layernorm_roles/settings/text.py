@@ -42,11 +42,16 @@ class Source(Section):
     """Licence of the texts, which is noted in manifest.json beside the prepared text."""
 
     @model_validator(mode="after")
-    def _kind_has_what_it_needs(self):
+    def _kind_has_what_it_needs_and_no_other_place(self):
         needed = {"files": ["paths"], "parquet": ["paths"], "hub": ["dataset", "split", "column"]}
         for key in needed.get(self.kind, []):
             if getattr(self, key) is None:
                 raise misfit_error(key, None, f"a value, which a source of kind {self.kind} needs")
+        # A place beside another kind is left where a user forgot to change the kind.
+        for key, kinds in {"paths": ("files", "parquet"), "dataset": ("hub",)}.items():
+            if getattr(self, key) and self.kind not in kinds:
+                expected = f"null beside kind: {self.kind}, or kind: {' or '.join(kinds)}"
+                raise misfit_error(key, getattr(self, key), expected)
         return self
 
     @property
@@ -119,7 +124,7 @@ class Text(Section):
     @model_validator(mode="after")
     def _contexts_come_from_somewhere(self):
         if not self.split.held_out and not (self.long.source and self.sentences.source):
-            raise refuse("split.held_out", 0, "a share above 0, or a source for long and for sentences")
+            raise misfit_error("split.held_out", 0, "a share above 0, or a source for long and for sentences")
         return self
 
     @property

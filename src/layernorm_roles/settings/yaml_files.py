@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 
-class _KeysOnce(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+class LOADER(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
     """PyYAML's safe loader (the compiled one where it is available), but repeated keys in a mapping are an error."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -16,9 +16,6 @@ class _KeysOnce(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
                 fault = f"the key {key.value!r} is there twice"
                 raise yaml.constructor.ConstructorError(None, None, fault, key.start_mark)
         return super().construct_mapping(node, deep)
-
-
-LOADER = _KeysOnce
 
 
 def read(path: str | Path) -> dict[Any, Any]:
