@@ -2,8 +2,6 @@ import numpy as np
 import pytest
 from hand_made import contexts, prepared_text
 
-from layernorm_roles.language_model import parallel
-
 
 @pytest.fixture(scope="session")
 def text(tmp_path_factory):
@@ -22,10 +20,3 @@ def disjoint_text(tmp_path_factory):
     frame = contexts(("long", rng.integers(200, 300, size=16)), ("sentences", rng.integers(200, 300, size=9)))
     streams = (rng.integers(low, low + 100, size=n) for low, n in ((0, 3000), (100, 500)))
     return prepared_text(tmp_path_factory.mktemp("disjoint"), *streams, frame)
-
-
-@pytest.fixture
-def threads():
-    """The function that lets the kernels run on so many threads; afterwards there is one again."""
-    yield parallel.use
-    parallel.use(1)

@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 
 from layernorm_roles.gpu.agreement import operator_difference
-from layernorm_roles.language_model.attention import causal_attention, widened_attention
+from layernorm_roles.language_model import attention
+from layernorm_roles.language_model.attention import causal_attention
 from layernorm_roles.language_model.kernels import attention as kernels
 from layernorm_roles.language_model.kernels import softmax
 from layernorm_roles.language_model.operators import operators
@@ -110,11 +111,12 @@ def test_dropout_of_compiled_and_of_torchs_attention_has_its_rate(d):
 
 
 @pytest.mark.parametrize("d", [2, 7, 8, 11])
-def test_widened_heads_have_the_same_values_and_gradients(d):
+def test_widened_heads_have_the_same_values_and_gradients(d, monkeypatch):
+    monkeypatch.setitem(attention.ALIGNMENT, "cpu", attention.ALIGNMENT["cuda"])
     given = drawn_inputs((2, 3, 9, d), dtype=torch.float64)
     present = torch.arange(9) < torch.tensor([[4], [9]])
     for options in ({"is_causal": True}, {"attn_mask": present[:, None, None]}, {}):
-        wide = outputs(lambda *heads, own=options: widened_attention(*heads, **own), *given)
+        wide = outputs(lambda *heads, own=options: attention.attention(*heads, **own), *given)
         plain = outputs(lambda *heads, own=options: F.scaled_dot_product_attention(*heads, **own), *given)
         torch.testing.assert_close(wide, plain, rtol=1e-12, atol=1e-13)
 

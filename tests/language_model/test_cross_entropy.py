@@ -2,7 +2,6 @@
 
 from unittest.mock import patch
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layernorm_roles.language_model import cross_entropy, parallel
-from layernorm_roles.language_model.kernels import vectors
 from layernorm_roles.language_model.kernels.softmax import SAFE_SHIFT
 
 KERNELS = [cross_entropy.fused, cross_entropy.chunked]
@@ -30,9 +28,10 @@ def reference(hidden, weight, targets):
 
 
 @pytest.mark.parametrize("chunk", [1, 5, 64])
-def test_chunked_equals_torch_in_float64(chunk):
+def test_chunked_equals_torch_in_float64(chunk, monkeypatch):
+    monkeypatch.setitem(cross_entropy.TOKENS_TOGETHER, "cpu", chunk)
     inputs = draw(0, dtype=torch.float64)
-    found = cross_entropy.chunked(*inputs, chunk)
+    found = cross_entropy.chunked(*inputs)
     torch.testing.assert_close(found, reference(*inputs), rtol=1e-12, atol=1e-14)
 
 
@@ -81,18 +80,5 @@ def test_a_target_that_is_no_entry_is_refused(target):
     """The compiled loop would add its gradient to memory beyond the weight's."""
     hidden, weight, targets = draw(3)
     targets[5] = target
-    with pytest.raises(ValueError, match=r"expected 37 entries of a weight \(211, 8\)"):
+    with pytest.raises(ValueError, match=f"{target}.*expected numbers from 0 to 210"):
         cross_entropy.fused(hidden, weight, targets)
-
-
-def test_exponential_to_the_last_places():
-    @vectors.jit
-    def all_of(x, out):
-        for j in range(0, x.shape[1], vectors.LANES):
-            vectors.store_tile(vectors.exp(vectors.load_tile(x, 0, j, vectors.GROUP)), out, 0, j)
-
-    x = np.linspace(-87, 0, 2**20, dtype=np.float32).reshape(vectors.TOGETHER, -1)
-    out = np.empty_like(x)
-    all_of(x, out)
-    exact = np.exp(x.astype(np.float64))
-    assert (abs(out - exact) / np.spacing(exact.astype(np.float32))).max() < 3

@@ -8,7 +8,7 @@ from tokenizers.models import WordLevel
 from layernorm_roles import files
 from layernorm_roles.text import tokenizer
 from layernorm_roles.text.prepared import read_manifest
-from layernorm_roles.text.token_streams import TokenStreamWriter, read_stream
+from layernorm_roles.text.token_streams import TokenStreamWriter, encode, read_stream
 
 
 def words(entries):
@@ -17,15 +17,14 @@ def words(entries):
 
 @pytest.mark.parametrize(("entries", "dtype"), [(2**16, np.uint16), (2**16 + 1, np.uint32)])
 def test_tokens_take_16_bits_where_they_fit(tmp_path, entries, dtype):
-    with TokenStreamWriter(words(entries), tmp_path) as writer:
-        texts = [str(i) for i in (*range(600), entries - 1)]  # more than are encoded together
-        for text in texts:
-            writer.add(text)
-        assert writer.size() == len(texts)
-        writer.save(tmp_path / "training.npy")
+    writer, texts = TokenStreamWriter(entries, tmp_path), [str(i) for i in range(600)]
+    for ids in encode(texts, words(entries)):  # more than are encoded together
+        writer.add(ids)
+    writer.add([0, entries - 1])
+    assert writer.size == 602
+    writer.save(tmp_path / "training.npy")
     stream = read_stream(tmp_path / "training.npy", entries, 10)
-    assert stream.dtype == dtype
-    assert stream.tolist() == [int(text) for text in texts]
+    assert stream.dtype == dtype and stream.tolist() == [*range(600), 0, entries - 1]
     assert {path.name for path in tmp_path.iterdir()} == {"training.npy", ".sha256"}
 
 

@@ -14,15 +14,14 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from layernorm_roles.compiling import compilation_notice
 from layernorm_roles.language_model import parallel
-from layernorm_roles.language_model.kernels import COMPILING, softmax
 from layernorm_roles.language_model.kernels import attention as kernels
+from layernorm_roles.language_model.kernels import softmax
 
 WIDEST_HEAD = 16
 """Largest dimension of a head for which the compiled CPU kernel is used: for larger heads torch's is faster."""
-ALIGNMENT = 8
-"""torch's fused CUDA attention wants head dimensions that are a multiple of this: 16 bytes in half precision."""
+ALIGNMENT = {"cpu": 1, "cuda": 8}
+"""What head dimensions are a multiple of, by device: torch's fused CUDA kernels want 16 bytes in half precision."""
 
 
 def causal_attention(
@@ -52,20 +51,11 @@ def attention(
     v: Float[Tensor, "batch heads n d_head"],
     **options: Any,
 ) -> Float[Tensor, "batch heads n d_head"]:
-    """torch's scaled_dot_product_attention with its keyword `options`; on a GPU it is `widened_attention`."""
-    on_device = widened_attention if q.device.type == "cuda" else F.scaled_dot_product_attention
-    return on_device(q, k, v, **options)
-
-
-def widened_attention(
-    q: Float[Tensor, "batch heads n d_head"],
-    k: Float[Tensor, "batch heads n d_head"],
-    v: Float[Tensor, "batch heads n d_head"],
-    **options: Any,
-) -> Float[Tensor, "batch heads n d_head"]:
-    """torch's scaled_dot_product_attention on heads padded with zeros to a size that its fused CUDA kernels take."""
-    d = q.shape[-1]
-    wide = (F.pad(t, (0, -d % ALIGNMENT)) for t in (q, k, v))
+    """torch's scaled_dot_product_attention with its keyword `options`, on heads padded with zeros as ALIGNMENT says."""
+    d, multiple = q.shape[-1], ALIGNMENT[q.device.type]
+    if d % multiple == 0:
+        return F.scaled_dot_product_attention(q, k, v, **options)
+    wide = (F.pad(t, (0, -d % multiple)) for t in (q, k, v))
     return F.scaled_dot_product_attention(*wide, scale=d**-0.5, **options)[..., :d]
 
 
@@ -90,8 +80,7 @@ class _CausalAttention(torch.autograd.Function):
                 kernels.draw_dropout_mask(mask[part], part.start, key, threshold)
             kernels.attention_forward(qkv, mask, ctx.scale, (part.start, part.stop), *written, ctx.block)
 
-        with compilation_notice(*COMPILING):
-            parallel.each(compute, parallel.shares(len(log_total)))
+        parallel.each(compute, parallel.shares(len(log_total)))
         ctx.save_for_backward(qkv, mask, out, log_total)
         return out
 
@@ -106,6 +95,5 @@ class _CausalAttention(torch.autograd.Function):
         def compute(part: slice) -> None:
             kernels.attention_backward(qkv, mask, ctx.scale, (part.start, part.stop), *arrays, ctx.block)
 
-        with compilation_notice(*COMPILING):
-            parallel.each(compute, parallel.shares(len(arrays[1])))
+        parallel.each(compute, parallel.shares(len(arrays[1])))
         return qkv_grad, None, None

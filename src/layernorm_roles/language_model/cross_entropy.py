@@ -13,10 +13,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Integer
 from torch import Tensor
 
-from layernorm_roles.compiling import compilation_notice
 from layernorm_roles.language_model import parallel
-from layernorm_roles.language_model.kernels import COMPILING, softmax
 from layernorm_roles.language_model.kernels import cross_entropy as kernels
+from layernorm_roles.language_model.kernels import softmax
 from layernorm_roles.slices import slices
 
 LossAndGradients = tuple[
@@ -63,25 +62,21 @@ def chunked(
     hidden: Float[Tensor, "tokens d"],
     weight: Float[Tensor, "entries d"],
     targets: Integer[Tensor, " tokens"],
-    chunk: int | None = None,
     gradients: bool = True,
 ) -> LossAndGradients:
-    """Mean cross-entropy of the logits hidden @ weight.T, and its gradients, by matrix products of `chunk` tokens each.
+    """Mean cross-entropy of the logits hidden @ weight.T, and its gradients, by matrix products of some tokens each.
 
-    The default of `chunk` is the device's number in TOKENS_TOGETHER. With w' = (w, 1) and h' = (h, -shift), the shifted
-    exponentials are e = exp(h' w'^T), and the single product e w' gives both sum(e w), the gradient's numerator, and
-    sum(e), the softmax's denominator.
+    With w' = (w, 1) and h' = (h, -shift), the shifted exponentials are e = exp(h' w'^T), and the single product e w'
+    gives both sum(e w), the gradient's numerator, and sum(e), the softmax's denominator.
     """
     tokens, d = hidden.shape
-    chunk = chunk or TOKENS_TOGETHER[hidden.device.type]
     bound = hidden.norm(dim=1, keepdim=True) * weight.norm(dim=1).max()
     extended = torch.cat([weight, weight.new_ones(len(weight), 1)], dim=1)
     hidden_grad, weight_grad = torch.empty_like(hidden), torch.zeros_like(weight)
     losses = hidden.new_empty(tokens)
     # To read a number would make a GPU wait: there every token's largest logit is looked for.
     safe = not hidden.is_cuda and bool((bound <= softmax.SAFE_SHIFT).all())
-    for start in range(0, tokens, chunk):
-        rows = slice(start, start + chunk)
+    for rows in slices(tokens, TOKENS_TOGETHER[hidden.device.type]):
         h, target = hidden[rows], targets[rows]
         shift = bound[rows] if safe else (h @ weight.T).amax(dim=1, keepdim=True)
         e = (torch.cat([h, -shift], dim=1) @ extended.T).exp_()
@@ -106,18 +101,12 @@ def fused(
 ) -> LossAndGradients:
     """Mean cross-entropy of the logits hidden @ weight.T, and its gradients, by a compiled float32 loop on the CPU.
 
-    Raises ValueError if the shapes do not fit together, or if a target is not an index into the vocabulary.
+    Raises ValueError if a target is not an index into the vocabulary: the loop would write beyond the gradients.
     """
     tokens, d = hidden.shape
-    if (
-        weight.shape[1] != d
-        or targets.shape != (tokens,)
-        or targets.min() < 0
-        or targets.max() >= len(weight)
-    ):
+    if targets.min() < 0 or targets.max() >= len(weight):
         raise ValueError(
-            f"targets {tuple(targets.shape)} from {targets.min()} to {targets.max()}: expected {tokens} entries of "
-            f"a weight {tuple(weight.shape)} that fits hidden states {tuple(hidden.shape)}"
+            f"targets from {targets.min()} to {targets.max()}: expected numbers from 0 to {len(weight) - 1}"
         )
     bound = hidden.norm(dim=1) * weight.norm(dim=1).max()
     if not bound.isfinite().all():
@@ -135,12 +124,8 @@ def fused(
         torch.div(h_grad[:d, : part.stop - part.start].T, tokens, out=hidden_grad[part])
         return loss, w_grad
 
-    with compilation_notice(*COMPILING):
-        losses, w_grads = zip(*parallel.each(compute, slices(tokens, parallel.TOKENS)), strict=True)
+    losses, w_grads = zip(*parallel.each(compute, slices(tokens, parallel.TOKENS)), strict=True)
     loss = hidden.new_tensor(sum(losses) / tokens)
     if not gradients:
         return loss, None, None
-    w_grad = w_grads[0]
-    for further in w_grads[1:]:
-        w_grad += further
-    return loss, hidden_grad, w_grad[:d, : len(weight)].T / tokens
+    return loss, hidden_grad, sum(w_grads[1:], w_grads[0])[:d, : len(weight)].T / tokens

@@ -8,7 +8,6 @@ scores are set to 0, so that a query attends equally to all keys up to its posit
 
 import copy
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,61 +33,47 @@ def diagnose(
     of attention's input and the standard deviation of its scores. `loss_of` computes a model's mean loss over
     `validation`, the validation batches. The model is not changed.
     """
-    recorder, zero_scores = copy.deepcopy(model), with_zero_scores(copy.deepcopy(model))
-    loss, mean_kept = with_means(recorder, loss_of)
-    worth = {"mean_kept_worth": loss_of(mean_kept) - loss, "zero_scores_worth": loss_of(zero_scores) - loss}
-    recorder, found = recorder.cpu().eval(), {}
+    recorder, probe, found = copy.deepcopy(model).cpu().eval(), copy.deepcopy(model), {}
+    loss, loss_of_means = losses_with_means(probe, loss_of)
+    worth = {
+        "mean_kept_worth": loss_of_means - loss,
+        "zero_scores_worth": loss_of(with_zero_scores(probe)) - loss,
+    }
     for window in np.concatenate([windows for (windows,) in validation])[:WINDOWS]:
         for layer in recorder.record(window[:-1].tolist()):
             numbers = np.square(layer.attention_input, dtype=np.float64).mean(), score_deviation(layer)
             found.setdefault(layer.layer, []).append(numbers)
-    of_layers = ((number, *np.mean(numbers, axis=0)) for number, numbers in found.items())
-    return [
-        {"layer": None, **worth, "input_rms": None, "score_deviation": None},
-        *(
-            {**dict.fromkeys(worth), "layer": number, "input_rms": square**0.5, "score_deviation": deviation}
-            for number, square, deviation in of_layers
-        ),
-    ]
-
-
-class Constant(nn.Module):
-    """A module that replaces attention in a layer; its output at every position is the constant `vector`."""
-
-    def __init__(self, vector: Float[Tensor, " d"]):
-        super().__init__()
-        self.vector = vector
-
-    def forward(self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]) -> Tensor:
-        """The constant vector, repeated for every position of `x`; `x_values` is ignored."""
-        return self.vector.expand_as(x)
+    rows = [{"layer": None, **worth, "input_rms": None, "score_deviation": None}]
+    for layer, numbers in found.items():
+        square, deviation = np.mean(numbers, axis=0)
+        of_layer = {"layer": layer, "input_rms": square**0.5, "score_deviation": deviation}
+        rows.append({**dict.fromkeys(worth), **of_layer})
+    return rows
 
 
 @torch.no_grad()
-def with_means(model: GPT, loss_of: Callable[[nn.Module], float]) -> tuple[float, GPT]:
-    """The loss of `model`, and a copy of it in which each layer's attention is replaced by the mean of its outputs.
+def losses_with_means(model: GPT, loss_of: Callable[[nn.Module], float]) -> tuple[float, float]:
+    """The loss of `model`, and its loss if each layer's attention gives the mean of its outputs at every position.
 
     `loss_of` computes a model's loss; the mean is over all tokens on which it runs the model.
     """
-    sums, hooks = {}, []
-    for layer in model.layers:
-        if layer.attention is not None:
-            sums[layer] = []
-            hooks.append(layer.attention.register_forward_hook(partial(_keep_sum, sums[layer])))
-    loss = loss_of(model)
-    for hook in hooks:
-        hook.remove()
-    constant = copy.deepcopy(model)
-    for layer, replaced in zip(model.layers, constant.layers, strict=True):
-        if layer in sums:
-            total, tokens = map(sum, zip(*sums[layer], strict=True))
-            replaced.attention = Constant((total / tokens).to(model.tokens.weight.dtype))
-    return loss, constant
+    attentions = [layer.attention for layer in model.layers if layer.attention is not None]
+    sums = {attention: [] for attention in attentions}
 
+    def keep_sum(attention: nn.Module, _, added: Float[Tensor, "batch n d"]) -> None:
+        sums[attention].append((added.double().sum(dim=(0, 1)), added[..., 0].numel()))
 
-def _keep_sum(sums: list[tuple[Tensor, int]], _module: nn.Module, _inputs: tuple, added: Tensor) -> None:
-    """A forward hook of attention: append to `sums` the sum of its output vectors (batch, n, d) and their number."""
-    sums.append((added.double().sum(dim=(0, 1)), added[..., 0].numel()))
+    def replace(attention: nn.Module, _, added: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
+        total, tokens = map(sum, zip(*sums[attention], strict=True))
+        return (total / tokens).to(added.dtype).expand_as(added)
+
+    losses = []
+    for hook in (keep_sum, replace):
+        handles = [attention.register_forward_hook(hook) for attention in attentions]
+        losses.append(loss_of(model))
+        for handle in handles:
+            handle.remove()
+    return tuple(losses)
 
 
 @torch.no_grad()
@@ -96,8 +81,7 @@ def with_zero_scores(model: GPT) -> GPT:
     """Set W_Q of every layer of `model` to 0, in place, so that all attention scores are 0; return the model."""
     for layer in model.layers:
         if layer.attention is not None:
-            width = layer.attention.qkv.in_features
-            layer.attention.qkv.weight[:width] = 0
+            layer.attention.qkv.weight[: layer.attention.qkv.in_features] = 0
     return model
 
 

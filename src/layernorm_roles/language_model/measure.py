@@ -54,13 +54,13 @@ def measure_batch(
     runs = LanguageModelRun.of_plan(plan, inputs["manifest"])
     for (run, planned), name in product(zip(runs, plan["runs"], strict=True), ("initial", "final")):
         network, contexts = run.restore_model(parameters, name), run.contexts()
-        if network is None and planned["samples"]:
+        if network is None:
+            if not planned["samples"]:
+                continue
             raise ValueError(
                 f"{weights}: {run.name} diverged, so that there is nothing to record; lower learning_rate of "
                 f"language_model.{run.model}"
             )
-        if network is None:
-            continue
         network = network.double().eval()
         sites = sites_of(run.variant, run.norm, run.settings.architecture) if planned["keys"] else ()
         bounded = plan["ceiling_contexts"] if planned["ceilings"] else 0
@@ -72,9 +72,10 @@ def measure_batch(
         for table, frame in tables.items():
             frames[table].append(frame.assign(**run.columns, checkpoint=name))
         if name == "final" and planned["samples"]:
-            tensors, about = sample(network, contexts, plan["block_contexts"])
+            tensors = sample(network, contexts, plan["block_contexts"])
             samples |= {f"{run.name}/{part}": tensor for part, tensor in tensors.items()}
-            sampled.append({"name": run.name, "variant": run.variant, "seed": run.seed, **about})
+            sampled.append({"name": run.name, "variant": run.variant, "seed": run.seed})
+            sampled[-1]["layers"] = len(network.layers)
     streams = (*task_type(runs[0].settings).streams, Stream.TEXT_SELECTION)
     origin = provenance(plan, "cpu", *streams, torch=True)
     for name, table in TABLES.items():
@@ -142,13 +143,11 @@ def heads(
 
 
 @torch.no_grad()
-def sample(
-    network: GPT, contexts: pd.DataFrame, block_contexts: int
-) -> tuple[dict[str, Tensor], dict[str, int]]:
+def sample(network: GPT, contexts: pd.DataFrame, block_contexts: int) -> dict[str, Tensor]:
     """Activations and weights of a trained GPT, with which `statements.fusion` tests if W_O and W_1 can be one matrix.
 
-    Returns tensors by name, and {"layers": number of layers}. The tensors are, for each layer l from 1, on the first
-    `block_contexts` long texts of `contexts`, one after another:
+    Returns tensors by name: for each layer l from 1, on the first `block_contexts` long texts of `contexts`, one after
+    another,
 
             layer_l.stream  (tokens, d)           the residual stream before attention
             layer_l.heads   (tokens, d_heads)     the concatenated outputs of the heads
@@ -161,13 +160,8 @@ def sample(
         outputs = [layer.attention.attended(*layer.normed(x)) for x in streams]
         out, norm, up = layer.attention.out, layer.ln_2, layer.feed_forward[0]
         block = {"stream": torch.cat(streams, dim=1)[0], "heads": torch.cat(outputs, dim=1)[0]}
-        block |= {
-            "w_o": out.weight.T,
-            "b_o": out.bias,
-            "gain": norm.weight,
-            "bias": norm.bias,
-            "w_1": up.weight.T,
-        }
+        block |= {"w_o": out.weight.T, "b_o": out.bias}
+        block |= {"gain": norm.weight, "bias": norm.bias, "w_1": up.weight.T}
         tensors |= {f"layer_{number}.{name}": tensor for name, tensor in block.items()}
         streams = [layer(x) for x in streams]
-    return tensors, {"layers": len(network.layers)}
+    return tensors

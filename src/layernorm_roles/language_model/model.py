@@ -41,12 +41,6 @@ class CausalSelfAttention(nn.Module):
         self.out = nn.Linear(d_model, d_model)
         self.query_key_norm: nn.Module = nn.Identity()
 
-    def split(
-        self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
-    ) -> tuple[Float[Tensor, "batch heads n d_head"], ...]:
-        """Queries, keys and values of every head; queries and keys are made from x, values from x_values."""
-        return split(self.packed(x, x_values), self.heads)
-
     def packed(
         self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
     ) -> Float[Tensor, "batch n three_d"]:
@@ -160,10 +154,6 @@ class GPT(nn.Module):
         """The residual stream before the first layer: the sum of token and position embeddings, after dropout."""
         return self.dropout(self.tokens(tokens) + self.positions.weight[: tokens.shape[1]])
 
-    def logits(self, tokens: Integer[Tensor, "batch n"]) -> Float[Tensor, "batch n vocabulary"]:
-        """The logits of the next token at every position, one for each entry of the vocabulary."""
-        return self(tokens) @ self.tokens.weight.T
-
     def loss(self, window: Integer[Tensor, "batch length"]) -> Float[Tensor, ""]:
         """Mean cross-entropy, in nats per token, of each token but a window's first, given those before it."""
         hidden, targets = self(window[:, :-1]), window[:, 1:]
@@ -179,7 +169,7 @@ class GPT(nn.Module):
         for number, layer in enumerate(self.layers, start=1):
             if layer.attention is not None:
                 y, y_values = layer.normed(x)
-                queries, keys, _ = layer.attention.split(y, y_values)
+                queries, keys, _ = split(layer.attention.packed(y, y_values), layer.heads)
                 of_heads, qkv = layer.attention.query_key_norm, layer.attention.qkv
                 layers.append(
                     recorded_layer(number, x, y, queries, keys, layer.norm, of_heads, qkv, causal=True)

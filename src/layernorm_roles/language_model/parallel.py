@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import torch
 
+from layernorm_roles.compiling import compilation_notice
 from layernorm_roles.slices import slices
 
 Result = TypeVar("Result")
@@ -38,5 +39,6 @@ def shares(n: int) -> list[slice]:
 
 
 def each(function: Callable[[slice], Result], parts: Iterable[slice]) -> list[Result]:
-    """Call `function` with each slice in `parts`, on all threads; the list of results has the order of `parts`."""
-    return list((_pool.map if _pool else map)(function, parts))
+    """Call `function`, which runs a compiled kernel, with each slice in `parts`, on all threads; results in order."""
+    with compilation_notice("the language models' kernels", seconds=8):
+        return list((_pool.map if _pool else map)(function, parts))

@@ -44,11 +44,10 @@ class LanguageModelRun:
         The plan's `settings` are those that the runs share; each entry of `runs` has name, model, variant, norm, seed,
         base_learning_rate and steps. `manifest` is the path of the text's manifest, beside which its other files lie.
         """
-        text, settings = PreparedText(Path(manifest).parent), plan["settings"]
-        runs = []
+        text, settings, runs = PreparedText(Path(manifest).parent), plan["settings"], []
+        of_architecture, _ = ARCHITECTURES[settings["architecture"]]
         for planned in plan["runs"]:
             point = {"learning_rate": planned["base_learning_rate"], "steps": planned["steps"]}
-            of_architecture, _ = ARCHITECTURES[settings["architecture"]]
             checked = of_architecture.model_validate({**settings, **point})
             names = {key: planned[key] for key in ("name", "model", "variant", "norm", "seed")}
             runs.append(cls(**names, settings=checked, text=text))

@@ -21,7 +21,7 @@ from layernorm_roles.text import documents
 from layernorm_roles.text.prepared import PreparedText
 from layernorm_roles.text.token_streams import read_stream
 
-Batch = tuple[Integer[np.ndarray, "batch ..."], ...]
+Batch = tuple[Integer[np.ndarray, "_ ..."], ...]
 """The arrays of a batch, as a model's method `loss` takes them; in training they have equal shapes at every step."""
 
 TokenStream = Integer[np.ndarray, " _"]
@@ -38,16 +38,14 @@ class Task:
 
     streams: ClassVar[tuple[Stream, ...]]
     """The random streams (see `random_streams`) from which batches are drawn, named in the metadata of tables."""
-    tokens_per_step: int
-    """The number of tokens in a training batch of the task, padding and class tokens included."""
     validation: list[Batch]
+    unigram_loss: float | None = None
+    """Validation loss, nats per token, of predicting tokens by training frequency; None if none are predicted."""
+    classes: int | None = None
+    """The number of classes into which sentences are put; None if tokens are predicted."""
 
     def batch(self, step: int) -> Batch:
         raise NotImplementedError
-
-    def unigram_loss(self) -> float | None:
-        """Validation loss, nats per token, of predicting tokens by training frequency; None if none are predicted."""
-        return None
 
 
 class NextToken(Task):
@@ -68,8 +66,7 @@ class NextToken(Task):
         seed: int,
     ):
         self._length, self._size, self._seed = settings.context_length, settings.batch_size, seed
-        self.tokens_per_step = self._size * self._length
-        self._vocabulary, self._training = vocabulary, training
+        self._training = training
         # One window less than would fit leaves tokens for the offset.
         self.windows = (len(training) - 1) // self._length - 1
         if self.windows < self._size:
@@ -79,7 +76,9 @@ class NextToken(Task):
             )
         possible = (len(validation) - 1) // self._length
         chosen = np.unique(np.linspace(0, possible - 1, settings.validation_windows).astype(int))
-        self.validation = _in_batches((self._windows(validation, chosen * self._length),), self._size)
+        windows = self._windows(validation, chosen * self._length)
+        self.validation = _in_batches((windows,), self._size)
+        self.unigram_loss = unigram_loss(training, vocabulary, windows[:, 1:])
         # To draw an epoch's order at every step would take longer than the step of a small model on a GPU.
         self._starts = lru_cache(maxsize=1)(self._draw_starts)
 
@@ -88,10 +87,6 @@ class NextToken(Task):
         epoch, position = divmod(step, self.windows // self._size)
         chosen = self._starts(epoch)[position * self._size :][: self._size]
         return (self._windows(self._training, chosen),)
-
-    def unigram_loss(self) -> float:
-        targets = np.concatenate([windows[:, 1:] for (windows,) in self.validation])
-        return unigram_loss(self._training, self._vocabulary, targets)
 
     def _draw_starts(self, epoch: int) -> Integer[np.ndarray, " windows"]:
         """The positions in the training text at which an epoch's windows begin, in the order in which they are read."""
@@ -124,9 +119,10 @@ class MaskedTokens(Task):
     ):
         self._length, self._size, self._seed = settings.context_length - 1, settings.batch_size, seed
         self._vocabulary, self._training = vocabulary, training
-        self.tokens_per_step = self._size * settings.context_length
         rng = random_streams.generator(Stream.MASKED_VALIDATION, validation_seed)
         self.validation = [self._draw(validation, rng) for _ in range(settings.validation_batches)]
+        targets = np.concatenate([targets for _, _, targets in self.validation])
+        self.unigram_loss = unigram_loss(training, vocabulary, targets)
 
     def batch(self, step: int) -> Batch:
         """The training batch of a step: token ids with masks, the positions to predict, and the true tokens there.
@@ -135,10 +131,6 @@ class MaskedTokens(Task):
         """
         rng = random_streams.generator(Stream.MASKED_BATCHES, self._seed, step)
         return self._draw(self._training, rng)
-
-    def unigram_loss(self) -> float:
-        targets = np.concatenate([targets for _, _, targets in self.validation])
-        return unigram_loss(self._training, self._vocabulary, targets)
 
     def _draw(self, stream: TokenStream, rng: np.random.Generator) -> Batch:
         starts = rng.integers(len(stream) - self._length, size=self._size)
@@ -173,7 +165,6 @@ class LabelledSentences(Task):
         seed: int,
     ):
         self._size, self._seed, self._length = settings.batch_size, seed, settings.context_length
-        self.tokens_per_step = self._size * self._length
         self._training = self._encode("training", training, tokenizer)
         self.classes = int(self._training[2].max()) + 1
         self.validation = _in_batches(self._encode("validation", validation, tokenizer), self._size)

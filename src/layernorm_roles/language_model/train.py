@@ -76,7 +76,7 @@ def train_batch(
             checkpoints.append(Checkpoint(path, identity))
             with naming(f"language_model.{run.model}"):
                 task = tasks.build(run.settings, run.text, run.tokenizer, run.seed, downloads)
-            model = run.build_model(getattr(task, "classes", None))
+            model = run.build_model(task.classes)
             device.compare(partial(derivatives, model, task.validation[0]), run.name)
             results.append(train(model, task, run.settings, run.seed, device, checkpoints[-1], run.name))
     done = [*zip(runs, results, strict=True)]
@@ -134,7 +134,7 @@ def train(
         training.diagnose()
         if checkpoint and training.step in checkpoints:
             training.keep(checkpoint)
-    metrics = pd.DataFrame(training.rows).assign(unigram_loss=task.unigram_loss())
+    metrics = pd.DataFrame(training.rows).assign(unigram_loss=task.unigram_loss)
     final = model.state_dict()
     if training.diverged:
         final = {name: torch.full_like(tensor, torch.nan) for name, tensor in final.items()}
@@ -150,6 +150,7 @@ class _Training:
         self, model: nn.Module, task: Task, settings: GPTSettings | BERTSettings, device: str, title: str
     ):
         self.model, self.task, self.settings, self.device, self.title = model, task, settings, device, title
+        self.loss_of = partial(validation_loss, task=task, device=device)
         self.step, self.rows, self.attention, self.diverged = 0, [], [], False
         self.began = time.monotonic()
         self.evaluations = _every(settings.evaluate_every, settings.steps)
@@ -197,9 +198,6 @@ class _Training:
             found = diagnose(self.model, self.task.validation, self.loss_of)
             self.attention += [{"step": self.step, **row} for row in found]
 
-    def loss_of(self, model: nn.Module) -> float:
-        return validation_loss(model, self.task, self.device)
-
     def add_row(self, train_loss: float, valid_loss: float) -> None:
         """Add a row with the losses at this step or, if one is not finite, the last rows of a diverged training."""
         if np.isfinite([train_loss, valid_loss]).all():
@@ -214,8 +212,9 @@ class _Training:
     def at(self, step: int) -> dict[str, float | int]:
         """The columns of a row of the metrics that do not depend on the losses: step, tokens read, learning rate."""
         settings = self.settings
+        tokens = step * settings.batch_size * settings.context_length  # padding and class tokens included
         learning_rate = rate_taken(settings.learning_rate, step, settings.steps, settings.warmup)
-        return {"step": step, "tokens": step * self.task.tokens_per_step, "learning_rate": learning_rate}
+        return {"step": step, "tokens": tokens, "learning_rate": learning_rate}
 
 
 def _every(number: int, last: int) -> set[int]:

@@ -38,11 +38,11 @@ def licence(source: Source) -> str:
     return LICENCE if source.kind == "wikipedia_sample" else source.licence or "not stated"
 
 
-def labelled(source: Source, folder: Path | None) -> Iterator[tuple[str, int]]:
+def labelled(source: Source, folder: Path) -> Iterator[tuple[str, int]]:
     """Yield (sentence, class) from the columns column and label_column of a source of kind hub, such as SST-2.
 
     `folder` has the source's file, as `downloads.download` wrote it. Raises ValueError if the file is missing or
-    damaged, or if `folder` is None.
+    damaged.
     """
     for row in downloads.read(source, folder):
         yield row[source.column], row[source.label_column]

@@ -38,16 +38,12 @@ def download(source: Source, path: str | Path) -> int:
     return written
 
 
-def read(source: Source, folder: str | Path | None) -> Iterator[dict[str, Any]]:
+def read(source: Source, folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows, as dicts by column name, of the file that `download` wrote for `source` to `folder`.
 
-    Raises ValueError if the file is missing or damaged, or if `folder` is None.
+    Raises ValueError if the file is missing or damaged.
     """
-    if folder is None:
-        raise ValueError(
-            f"dataset {source.dataset!r} of the hub was not downloaded: no folder is given for it"
-        )
-    path = Path(folder) / source.file_name
+    path = folder / source.file_name
     files.verify(path)
     # Without threads, see `store.read_arrow`.
     for batch in pq.ParquetFile(path).iter_batches(TOGETHER, use_threads=False):

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
+from itertools import tee
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from layernorm_roles.text import documents
 from layernorm_roles.text import tokenizer as tokenizers
 from layernorm_roles.text.contexts import KINDS, Candidates, candidates, choose
 from layernorm_roles.text.prepared import PreparedText
-from layernorm_roles.text.token_streams import TokenStreamWriter
+from layernorm_roles.text.token_streams import TokenStreamWriter, encode
 
 PARTS = ("training", "validation", "held_out")
 """The three sets into which the documents of a corpus are split, in the order of their shares in `part_of`."""
@@ -48,20 +49,15 @@ def _prepare(settings: Text, out: PreparedText, downloads: Path | None, seed: in
         if of.source
     }
     _refuse_few(wanted, found)  # before a large corpus is tokenised
-    with (
-        TokenStreamWriter(tokenizer, out.folder) as training,
-        TokenStreamWriter(tokenizer, out.folder) as validation,
-    ):
-        streams = {"training": training, "validation": validation}
-        numbers, held_out = _distribute(texts, settings, streams)
-        tokens = {part: stream.size() for part, stream in streams.items()}
-        own = {
-            kind: candidates(kind, of, held_out, tokenizer) for kind, of in wanted.items() if not of.source
-        }
-        _refuse_small(settings, numbers, tokens, tokenizer.get_vocab_size(), own)
-        found |= own
-        for part, stream in streams.items():
-            stream.save(out.tokens(part))
+    entries = tokenizer.get_vocab_size()
+    streams = {part: TokenStreamWriter(entries, out.folder) for part in ("training", "validation")}
+    numbers, held_out = _distribute(texts, settings, tokenizer, streams)
+    tokens = {part: stream.size for part, stream in streams.items()}
+    own = {kind: candidates(kind, of, held_out, tokenizer) for kind, of in wanted.items() if not of.source}
+    _refuse_small(settings, numbers, tokens, entries, own)
+    found |= own
+    for part, stream in streams.items():
+        stream.save(out.tokens(part))
     metadata = provenance({**settings.model_dump(mode="json"), "seed": seed}, "cpu", Stream.TEXT_SELECTION)
     chosen = pd.concat([choose(kind, found[kind], wanted[kind].contexts, seed) for kind in KINDS])
     store.write(chosen, "contexts", out.contexts, metadata)
@@ -80,7 +76,7 @@ def _prepare(settings: Text, out: PreparedText, downloads: Path | None, seed: in
             texts: {"number": len(rows), "tokens": int(rows["tokens"].map(len).sum())}
             for texts, rows in chosen.groupby("texts")
         },
-        "tokenizer": {"kind": settings.tokenizer, "vocabulary": tokenizer.get_vocab_size()},
+        "tokenizer": {"kind": settings.tokenizer, "vocabulary": entries},
         "seed": seed,
         "sha256": digests,
         "content_hash": hashlib.sha256(read_by_models.encode()).hexdigest(),
@@ -158,16 +154,17 @@ def _texts_and_tokenizer(settings: Text, downloads: Path | None) -> tuple[Iterab
 
 
 def _distribute(
-    texts: Iterable[str], settings: Text, streams: Mapping[str, TokenStreamWriter]
+    texts: Iterable[str], settings: Text, tokenizer: Tokenizer, streams: Mapping[str, TokenStreamWriter]
 ) -> tuple[dict[str, int], list[str]]:
     """Add documents to their sets' token streams; return their number by set, and held-out texts if wanted."""
-    are_needed = not (settings.long.source and settings.sentences.source)
+    are_wanted = not (settings.long.source and settings.sentences.source)
     numbers, held_out = dict.fromkeys(PARTS, 0), []
-    for text in texts:
+    texts, encoded = tee(texts)
+    for text, ids in zip(texts, encode(encoded, tokenizer), strict=True):
         part = part_of(text, settings.split)
         numbers[part] += 1
         if part in streams:
-            streams[part].add(text)
-        elif are_needed:
+            streams[part].add(ids)
+        elif are_wanted:
             held_out.append(text)
     return numbers, held_out

@@ -23,49 +23,30 @@ def encode(texts: Iterable[str], tokenizer: Tokenizer) -> Iterator[list[int]]:
 
 
 class TokenStreamWriter:
-    """A context manager that collects documents' token ids in a temporary file: a corpus need not fit in memory.
+    """Collects the token ids of documents in a temporary file, as a corpus need not fit in memory.
 
-    No separator stands between documents, as in the paper's released code. The temporary file, in `folder`, goes away
-    when the context ends; `save` writes the stream before that.
+    No separator stands between documents, as in the paper's released code. The temporary file has no name; it lies on
+    the disk of `folder`. `entries` is the size of the vocabulary.
     """
 
-    def __init__(self, tokenizer: Tokenizer, folder: Path):
-        self.tokenizer, self._waiting, self._size = tokenizer, [], 0
+    def __init__(self, entries: int, folder: Path):
+        self.size = 0
         # GPT-2's 50,257 entries fit 16 bits, which halves what a large corpus takes.
-        self.dtype = np.dtype("<u2" if tokenizer.get_vocab_size() <= 2**16 else "<u4")
+        self.dtype = np.dtype("<u2" if entries <= 2**16 else "<u4")
         self._file = tempfile.TemporaryFile(dir=folder)
 
-    def __enter__(self) -> "TokenStreamWriter":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._file.close()
-
-    def add(self, text: str) -> None:
-        """Append the tokens of the document `text` to the stream."""
-        self._waiting.append(text)
-        if len(self._waiting) == _TOGETHER:
-            self._flush()
-
-    def size(self) -> int:
-        """The number of tokens that are in the token stream so far."""
-        self._flush()
-        return self._size
+    def add(self, ids: list[int]) -> None:
+        """Append the token ids of a document to the stream."""
+        self._file.write(np.asarray(ids, self.dtype).tobytes())
+        self.size += len(ids)
 
     def save(self, path: Path) -> None:
         """Write the stream to `path`, a .npy file of unsigned integers of 16 or 32 bits."""
-        shape = (self.size(),)
-        self._file.flush()
-        with files.atomic_write(path) as partial:
-            stream = np.lib.format.open_memmap(partial, "w+", self.dtype, shape)
-            stream[:] = np.memmap(self._file, self.dtype, "r", shape=shape)
+        with self._file, files.atomic_write(path) as partial:
+            self._file.flush()
+            stream = np.lib.format.open_memmap(partial, "w+", self.dtype, (self.size,))
+            stream[:] = np.memmap(self._file, self.dtype, "r", shape=stream.shape)
             stream.flush()
-
-    def _flush(self) -> None:
-        for ids in encode(self._waiting, self.tokenizer):
-            self._file.write(np.asarray(ids, self.dtype).tobytes())
-            self._size += len(ids)
-        self._waiting.clear()
 
 
 def read_stream(path: str | Path, vocabulary: int, window: int) -> Integer[np.ndarray, " tokens"]:

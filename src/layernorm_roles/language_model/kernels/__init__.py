@@ -3,6 +3,3 @@
 `vectors` has the type of a SIMD vector and the operations on it, `softmax` the loops that attention and cross-entropy
 share; `attention` and `cross_entropy` have the kernels. Rows of arrays are padded with zeros to whole vectors.
 """
-
-COMPILING = "the language models' kernels", 8
-"""What is compiled, and about how many seconds that takes, for the message while numba compiles."""

@@ -7,35 +7,8 @@ from llvmlite import ir
 from numba import types
 from torch import Tensor
 
-from layernorm_roles.language_model.kernels.softmax import (
-    SAFE_SHIFT,
-    add_means,
-    add_outer,
-    exponentials,
-    largest_score,
-    mean_of,
-    scores,
-    tile_columns,
-)
-from layernorm_roles.language_model.kernels.vectors import (
-    GROUP,
-    INTS,
-    LANES,
-    ONE,
-    TOGETHER,
-    ZERO,
-    inlined,
-    instruction,
-    jit,
-    lane_sum,
-    load,
-    load_tile,
-    minus,
-    splats,
-    store_tile,
-    times,
-    where,
-)
+from layernorm_roles.language_model.kernels import softmax, vectors
+from layernorm_roles.language_model.kernels.vectors import GROUP, LANES, ONE, TOGETHER, ZERO, inlined, jit
 
 WORDS = 2
 """Vectors of 32-bit words that one call of the random generator gives; a word is used as two 16-bit numbers."""
@@ -47,7 +20,7 @@ def empty_dropout_mask(heads: int, n: int) -> UInt16[Tensor, "heads n masks"]:
     return torch.empty(heads, n, -(-n // LANES // (2 * WORDS)) * 2 * WORDS, dtype=torch.uint16)
 
 
-@instruction(types.none)
+@vectors.instruction(types.none)
 def _draw(write, mask, row, column, key, counter, threshold):
     """Draw 2 * WORDS integers of LANES bits into mask[row, column:], each bit set with probability threshold / 2^16.
 
@@ -57,21 +30,21 @@ def _draw(write, mask, row, column, key, counter, threshold):
     builder = write.builder
 
     def rotated(x, by):
-        left, right = (write.constant(n, INTS) for n in (by, 32 - by))
+        left, right = (write.constant(n, vectors.INTS) for n in (by, 32 - by))
         return builder.or_(builder.shl(x, left), builder.lshr(x, right))
 
     keys = [write.integers(word) for word in key]
-    keys.append(builder.xor(builder.xor(*keys), write.constant(0x1BD11BDA, INTS)))
+    keys.append(builder.xor(builder.xor(*keys), write.constant(0x1BD11BDA, vectors.INTS)))
     x, y = (write.integers(word) for word in counter)
-    x = builder.add(x, ir.Constant(INTS, list(range(LANES))))
+    x = builder.add(x, ir.Constant(vectors.INTS, list(range(LANES))))
     x, y = builder.add(x, keys[0]), builder.add(y, keys[1])
     for group in range(1, 6):
         for by in _ROTATIONS[(group - 1) % 2]:
             x = builder.add(x, y)
             y = builder.xor(rotated(y, by), x)
         x = builder.add(x, keys[group % 3])
-        y = builder.add(builder.add(y, keys[(group + 1) % 3]), write.constant(group, INTS))
-    half = write.constant(16, INTS)
+        y = builder.add(builder.add(y, keys[(group + 1) % 3]), write.constant(group, vectors.INTS))
+    half = write.constant(16, vectors.INTS)
     below = builder.shl(write.integers(threshold), half)
     for n, word in enumerate((x, y, builder.shl(x, half), builder.shl(y, half))):
         bits = builder.bitcast(builder.icmp_unsigned("<", word, below), ir.IntType(LANES))
@@ -99,7 +72,8 @@ def draw_dropout_mask(mask, first, key, threshold):
 def _drop(e, mask, i, first, stop):
     """Dropout: set the weight e[g, j - first] to 0 if bit j of mask[i + g] is unset, for `first` <= j < `stop`."""
     for j in range(first, stop, LANES):
-        store_tile(where(load_tile(e, 0, j - first, GROUP), mask, i, j // LANES), e, 0, j - first)
+        kept = vectors.where(vectors.load_tile(e, j - first, GROUP), mask, i, j // LANES)
+        vectors.store_tile(kept, e, j - first)
 
 
 @inlined
@@ -131,8 +105,8 @@ def _set_shifts(q, k, shift, block):
             of_k += k[c, i] * k[c, i]
         longest = max(longest, of_k)
         shift[i] = np.sqrt(of_q * longest)
-        if shift[i] > SAFE_SHIFT:
-            shift[i] = largest_score(q, i, k, i + 1, block)
+        if shift[i] > softmax.SAFE_SHIFT:
+            shift[i] = softmax.largest_score(q, i, k, i + 1, block)
 
 
 @jit
@@ -152,7 +126,7 @@ def attention_forward(qkv, mask, scale, heads, out, log_total, block):
         q = _columns(rows, column, d, n, np.float32(d**-0.5), block)
         k = _columns(rows, d_model + column, d, n, ONE, block)
         v = _columns(rows, 2 * d_model + column, d, n, scale, block)
-        means, tile = np.empty_like(v), tile_columns(len(v))
+        means, tile = np.empty_like(v), softmax.tile_columns(len(v))
         e, totals = np.empty((TOGETHER, tile + LANES), np.float32), np.empty((TOGETHER, LANES), np.float32)
         sums, shift = np.empty((len(v) // 2, 2 * TOGETHER, LANES), np.float32), np.empty(n, np.float32)
         _set_shifts(q, k, shift, block)
@@ -163,15 +137,15 @@ def attention_forward(qkv, mask, scale, heads, out, log_total, block):
             sums[:] = 0
             for first in range(0, end, tile):
                 stop = min(first + tile, end)
-                exponentials(q, i, k, first, stop, i + 1, 1, start, e, first, totals, block)
+                softmax.exponentials(q, i, k, first, stop, i + 1, 1, start, e, first, totals, block)
                 if mask is not None:
                     _drop(e, mask[h], i, first, stop)
-                add_means(e, v, first, stop, first, sums)
+                softmax.add_means(e, v, first, stop, first, sums)
             for g in range(TOGETHER):
-                total = lane_sum(load(totals, g, 0))
+                total = vectors.row_sum(totals, g)
                 log_total[h, i + g] = np.log(total) + shift[i + g]
                 for c in range(d):
-                    means[c, i + g] = mean_of(sums, g, c) / total
+                    means[c, i + g] = softmax.mean_of(sums, g, c) / total
         _rows(means, d, ONE, out_rows, column)
 
 
@@ -192,36 +166,36 @@ def attention_backward(qkv, mask, scale, heads, out, log_total, out_grad, qkv_gr
         v = _columns(qkv[batch], 2 * d_model + column, d, n, scale, block)
         grad = _columns(out_grad[batch], column, d, n, ONE, block)
         q_grad, k_grad, v_grad = np.empty_like(q), np.zeros_like(q), np.zeros_like(q)
-        tile = tile_columns(len(q))
+        tile = softmax.tile_columns(len(q))
         p = np.empty((TOGETHER, tile + LANES), np.float32)
         ds, totals = np.empty_like(p), np.zeros((TOGETHER, LANES), np.float32)
         sums = np.empty((len(q) // 2, 2 * TOGETHER, LANES), np.float32)
         start, mean = -log_total[h], np.zeros(n, np.float32)
-        nothing = splats(mean, 0, GROUP)
+        nothing = vectors.splats(mean, 0)
         for i in range(qkv.shape[1]):
             for c in range(column, column + d):
                 mean[i] += out[batch, i, c] * out_grad[batch, i, c]
         for i in range(0, n, TOGETHER):
             end = (i // LANES + 1) * LANES
             sums[:] = 0
-            centre = splats(mean, i, GROUP)
+            centre = vectors.splats(mean, i)
             for first in range(0, end, tile):
                 stop = min(first + tile, end)
-                exponentials(q, i, k, first, stop, i + 1, 1, start, p, first, totals, block)
+                softmax.exponentials(q, i, k, first, stop, i + 1, 1, start, p, first, totals, block)
                 for j in range(first, stop, LANES):
-                    products = scores(nothing, grad, i, v, j, block)
+                    products = softmax.scores(nothing, grad, i, v, j, block)
                     if mask is not None:
-                        products = where(products, mask[h], i, j // LANES)
-                    of_p = load_tile(p, 0, j - first, GROUP)
-                    store_tile(times(minus(products, centre), of_p), ds, 0, j - first)
+                        products = vectors.where(products, mask[h], i, j // LANES)
+                    of_p = vectors.load_tile(p, j - first, GROUP)
+                    vectors.store_tile(vectors.times(vectors.minus(products, centre), of_p), ds, j - first)
                 if mask is not None:
                     _drop(p, mask[h], i, first, stop)
-                add_means(ds, k, first, stop, first, sums)
-                add_outer(ds, q, i, first, stop, first, k_grad, block)
-                add_outer(p, grad, i, first, stop, first, v_grad, block)
+                softmax.add_means(ds, k, first, stop, first, sums)
+                softmax.add_outer(ds, q, i, first, stop, first, k_grad, block)
+                softmax.add_outer(p, grad, i, first, stop, first, v_grad, block)
             for g in range(TOGETHER):
                 for c in range(d):
-                    q_grad[c, i + g] = mean_of(sums, g, c)
+                    q_grad[c, i + g] = softmax.mean_of(sums, g, c)
         _rows(q_grad, d, np.float32(d**-0.5), qkv_grad[batch], column)
         _rows(k_grad, d, ONE, qkv_grad[batch], d_model + column)
         _rows(v_grad, d, scale, qkv_grad[batch], 2 * d_model + column)

@@ -2,22 +2,8 @@
 
 import numpy as np
 
-from layernorm_roles.language_model.kernels.softmax import (
-    SAFE_SHIFT,
-    add_means,
-    add_outer,
-    exponentials,
-    largest_score,
-    mean_of,
-    tile_columns,
-)
-from layernorm_roles.language_model.kernels.vectors import (
-    LANES,
-    TOGETHER,
-    jit,
-    lane_sum,
-    load,
-)
+from layernorm_roles.language_model.kernels import softmax, vectors
+from layernorm_roles.language_model.kernels.vectors import LANES, TOGETHER, jit
 
 
 @jit
@@ -30,7 +16,7 @@ def cross_entropy_sweep(h, w, targets, h_grad, w_grad, bound, entries, block, gr
     `block` is `softmax.unrolled(d)`.
     """
     d, tokens = len(h), len(bound)
-    tile, end = tile_columns(d), (entries + LANES - 1) // LANES * LANES
+    tile, end = softmax.tile_columns(d), (entries + LANES - 1) // LANES * LANES
     e = np.empty((TOGETHER, w.shape[1]), np.float32)
     totals = np.empty((TOGETHER, LANES), np.float32)
     sums = np.empty((d // 2, 2 * TOGETHER, LANES), np.float32)
@@ -38,26 +24,26 @@ def cross_entropy_sweep(h, w, targets, h_grad, w_grad, bound, entries, block, gr
     loss = 0.0
     for i in range(tokens):
         start[i] = -bound[i]
-        if bound[i] > SAFE_SHIFT:
-            start[i] = -largest_score(h, i, w, entries, block)
+        if bound[i] > softmax.SAFE_SHIFT:
+            start[i] = -softmax.largest_score(h, i, w, entries, block)
     for i in range(0, tokens, TOGETHER):
         totals[:] = 0
         sums[:] = 0
         for first in range(0, end, tile):
             stop = min(first + tile, end)
-            exponentials(h, i, w, first, stop, entries, 0, start, e, 0, totals, block)
+            softmax.exponentials(h, i, w, first, stop, entries, 0, start, e, 0, totals, block)
             if gradients:
-                add_means(e, w, first, stop, 0, sums)
+                softmax.add_means(e, w, first, stop, 0, sums)
         for t in range(i, min(i + TOGETHER, len(targets))):
             g, target, wanted = t - i, targets[t], np.float64(0)
-            total = lane_sum(load(totals, g, 0))
+            total = vectors.row_sum(totals, g)
             for c in range(d):
                 wanted += np.float64(h[c, t]) * np.float64(w[c, target])
-                h_grad[c, t] = mean_of(sums, g, c) / total - w[c, target]
+                h_grad[c, t] = softmax.mean_of(sums, g, c) / total - w[c, target]
                 per_total[c, t] = h[c, t] / total
             loss += np.log(np.float64(total)) - start[t] - wanted
         if gradients:
-            add_outer(e, per_total, i, 0, end, 0, w_grad, block)
+            softmax.add_outer(e, per_total, i, 0, end, 0, w_grad, block)
     for t in range(len(targets) if gradients else 0):
         for c in range(d):
             w_grad[c, targets[t]] -= h[c, t]

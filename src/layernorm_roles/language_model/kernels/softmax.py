@@ -6,49 +6,28 @@ exponentials of shifted scores, `add_means` sums the values weighted by them, `a
 Arrays have a row for each feature and a column for each token, so that the loops run along rows.
 """
 
+import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from layernorm_roles.language_model.kernels.vectors import (
-    BOTH,
-    GROUP,
-    LANES,
-    LEAST,
-    PAIR,
-    ZERO,
-    add_dots,
-    add_means_of,
-    add_products,
-    exp,
-    first_lanes,
-    inlined,
-    lane_maximum,
-    lane_sum,
-    load,
-    load_tile,
-    maximum,
-    plus,
-    splat,
-    splats,
-    store_tile,
-)
+from layernorm_roles.language_model.kernels import vectors
+from layernorm_roles.language_model.kernels.vectors import GROUP, LANES, ZERO, inlined
 
 SAFE_SHIFT = 40.0
 """Largest bound on |score| that is used as the softmax's shift: exp(-2 * 40) is still a normal float32 number."""
-BLOCKS = (2, 4, 8)
-"""The possible sizes of a block, the number of features over which a compiled loop is unrolled."""
+LEAST = np.float32(-np.inf)
 
 
-def columns(t: Float[Tensor, "*more n d"]) -> Float[Tensor, "*more rows columns"]:
-    """Transpose matrices of n tokens by d features to the kernels' layout, a row for each feature, padded with zeros.
+def columns(t: Float[Tensor, "n d"]) -> Float[Tensor, "rows columns"]:
+    """Transpose a matrix of n tokens by d features to the kernels' layout, a row for each feature, padded with zeros.
 
-    Rows are padded to whole blocks (see `features`), columns to at least `padded(n)`. A row takes an odd number of
+    Rows are padded to whole blocks (see `unrolled`), columns to at least `padded(n)`. A row takes an odd number of
     cache lines: in rows of 4,096 bytes, elements of one column would evict each other from the first-level cache.
     """
-    *more, n, d = t.shape
-    block = features(d)
-    out = t.new_zeros(*more, -(-d // block) * block, (padded(n) // LANES | 1) * LANES)
-    out[..., :d, :n] = t.mT
+    n, d = t.shape
+    block = len(unrolled(d))
+    out = t.new_zeros(-(-d // block) * block, (padded(n) // LANES | 1) * LANES)
+    out[:d, :n] = t.T
     return out
 
 
@@ -57,14 +36,12 @@ def padded(n: int) -> int:
     return -(-n // LANES) * LANES
 
 
-def features(d: int) -> int:
-    """The number of features in a block, for vectors of d features: the smallest of BLOCKS that is at least d, or 8."""
-    return next((block for block in BLOCKS if block >= d), BLOCKS[-1])
-
-
 def unrolled(d: int) -> tuple[int, ...]:
-    """A tuple of as many zeros as a block has features, for d features: numba unrolls loops by a tuple's length."""
-    return (0,) * features(d)
+    """A tuple of 2, 4 or 8 zeros, as many as vectors of d features have features in a block: at least d, or 8.
+
+    Over a block a compiled loop is unrolled, which numba does by the length of a tuple.
+    """
+    return (0,) * next(block for block in (2, 4, 8) if block >= min(d, 8))
 
 
 @inlined
@@ -80,7 +57,7 @@ def scores(start, q, i, k, j, block):
     g counts the members of `start`; column i + g of `q` is the query, and the columns of `k` are the keys.
     """
     for c in range(0, len(q), len(block)):
-        start = add_dots(start, q, i, k, c, j, block)
+        start = vectors.add_dots(start, q, i, k, c, j, block)
     return start
 
 
@@ -92,46 +69,46 @@ def exponentials(q, i, k, first, stop, seen, more, start, e, origin, totals, blo
     e is set to 0, but only within the last LANES keys before `stop`. The sums over keys are added to the rows of
     `totals`, split over its LANES columns.
     """
-    begun, total = splats(start, i, GROUP), load_tile(totals, 0, 0, GROUP)
+    begun, total = vectors.splats(start, i), vectors.load_tile(totals, 0, GROUP)
     for j in range(first, stop, LANES):
-        weights = exp(scores(begun, q, i, k, j, block))
+        weights = vectors.exp(scores(begun, q, i, k, j, block))
         if j + LANES == stop:
-            weights = first_lanes(weights, seen - j, more, ZERO)
-        total = plus(total, weights)
-        store_tile(weights, e, 0, j - origin)
-    store_tile(total, totals, 0, 0)
+            weights = vectors.first_lanes(weights, seen - j, more, ZERO)
+        total = vectors.plus(total, weights)
+        vectors.store_tile(weights, e, j - origin)
+    vectors.store_tile(total, totals, 0)
 
 
 @inlined
 def add_means(e, v, first, stop, origin, sums):
     """Add to `sums`, for each query g and feature c, the sum of e[g, j - origin] v[c, j] over `first` <= j < `stop`."""
     for c in range(0, len(v), 2):
-        total = load_tile(sums[c // 2], 0, 0, BOTH)
+        total = vectors.load_tile(sums[c // 2], 0, GROUP + GROUP)
         for j in range(first, stop, LANES):
-            total = add_means_of(total, load_tile(e, 0, j - origin, GROUP), v, c, j, PAIR)
-        store_tile(total, sums[c // 2], 0, 0)
+            total = vectors.add_means_of(total, vectors.load_tile(e, j - origin, GROUP), v, c, j)
+        vectors.store_tile(total, sums[c // 2], 0)
 
 
 @inlined
 def mean_of(sums, g, c):
     """The sum over keys, for query g and feature c, that `add_means` has stored in `sums`."""
-    return lane_sum(load(sums[c // 2], 2 * g + c % 2, 0))
+    return vectors.row_sum(sums[c // 2], 2 * g + c % 2)
 
 
 @inlined
 def add_outer(e, x, i, first, stop, origin, out, block):
     """Add to out[c, j] the products e[g, j - origin] x[c, i + g], summed over queries g, for `first` <= j < `stop`."""
     for j in range(first, stop, LANES):
-        together = load_tile(e, 0, j - origin, GROUP)
+        together = vectors.load_tile(e, j - origin, GROUP)
         for c in range(0, len(x), len(block)):
-            add_products(together, x, i, out, c, j, block)
+            vectors.add_products(together, x, i, out, c, j, block)
 
 
 @inlined
 def largest_score(q, i, k, seen, block):
     """The largest score of query i, column i of `q`, with the first `seen` keys, the columns of `k`."""
-    best = (splat(LEAST),)
+    best = (vectors.splat(LEAST),)
     for j in range(0, seen, LANES):
-        score = scores((splat(ZERO),), q, i, k, j, block)
-        best = maximum(best, first_lanes(score, seen - j, 0, LEAST))
-    return lane_maximum(best[0])
+        score = scores((vectors.splat(ZERO),), q, i, k, j, block)
+        best = vectors.maximum(best, vectors.first_lanes(score, seen - j, 0, LEAST))
+    return vectors.lane_maximum(best[0])

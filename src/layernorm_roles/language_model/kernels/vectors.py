@@ -28,11 +28,9 @@ jit = cached_njit(error_model="numpy", nogil=True)
 inlined = njit(**IN_ONE)
 """Decorator for functions that numba inlines into the kernels that call them."""
 
-
-ZERO, ONE, LEAST = np.float32(0), np.float32(1), np.float32(-np.inf)
+ZERO, ONE = np.float32(0), np.float32(1)
 GROUP: Any = (0,) * TOGETHER
-PAIR: Any = (0, 0)
-BOTH: Any = (0,) * (2 * TOGETHER)
+"""A tuple of TOGETHER zeros: the length of a tuple tells numba how many vectors an operation takes."""
 
 
 class Lanes(types.Type):
@@ -91,11 +89,7 @@ class Array:
 
     def pointer(self, *place: ir.Value) -> ir.Value:
         """The LLVM address of the array's element with the indices `place`, one LLVM integer for each axis."""
-        axes = self.type.ndim
-        shape = cgutils.unpack_tuple(self.builder, self.struct.shape, axes)
-        strides = cgutils.unpack_tuple(self.builder, self.struct.strides, axes)
-        options = shape, strides, self.type.layout, place
-        return cgutils.get_item_pointer2(self.context, self.builder, self.struct.data, *options)
+        return cgutils.get_item_pointer(self.context, self.builder, self.type, self.struct, place)
 
     def element(self, *place: ir.Value) -> ir.Value:
         """The LLVM value of the array's element with the indices `place`."""
@@ -172,13 +166,17 @@ def first_lanes(write, vectors, count, more, other):
     return chosen
 
 
-@instruction(lambda numbers, i, like: types.UniTuple(_lanes, len(like)))
-def splats(write, numbers, i, like):
-    """A tuple of vectors, as many as `like` has members: all LANES entries of vector n equal numbers[i + n]."""
-    return [write.splat(numbers.element(write.plus(i, n))) for n in range(len(like))]
+@instruction(types.UniTuple(_lanes, TOGETHER))
+def splats(write, numbers, i):
+    """A tuple of TOGETHER vectors: all LANES entries of vector n equal numbers[i + n]."""
+    return [write.splat(numbers.element(write.plus(i, n))) for n in range(TOGETHER)]
 
 
-def _member_by_member(combine: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) -> Callable:
+def _larger(builder: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+    return builder.select(builder.fcmp_unordered(">", x, y), x, y)
+
+
+def _member_by_member(combine: Callable[..., ir.Value]) -> Callable:
     """Makes a function for kernels that applies `combine` to two tuples of vectors, member by member."""
 
     @instruction(_first)
@@ -190,36 +188,31 @@ def _member_by_member(combine: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.V
 
 plus = _member_by_member(lambda builder, x, y: builder.fadd(x, y, flags=_FUSED))
 minus = _member_by_member(lambda builder, x, y: builder.fsub(x, y, flags=_FUSED))
-maximum = _member_by_member(lambda builder, x, y: builder.select(builder.fcmp_unordered(">", x, y), x, y))
+maximum = _member_by_member(_larger)
 times = _member_by_member(lambda builder, x, y: builder.fmul(x, y, flags=_FUSED))
 
 
-def _folded(combine: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) -> Callable:
-    """Makes a function for kernels that reduces a vector to one number: `combine` halves it again and again."""
-
-    @instruction(types.float32)
-    def fold(write, x):
-        width = LANES
-        while width > 1:
-            width //= 2
-            low, high = (
-                ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(first, first + width)))
-                for first in (0, width)
-            )
-            x = combine(write.builder, *(write.builder.shuffle_vector(x, x, half) for half in (low, high)))
-        return write.builder.extract_element(x, ir.IntType(32)(0))
-
-    return fold
+def _folded(write: Code, x: ir.Value, combine: Callable[..., ir.Value]) -> ir.Value:
+    """The number to which `combine` reduces the vector x, which it halves again and again."""
+    width = LANES
+    while width > 1:
+        width //= 2
+        type_ = ir.VectorType(ir.IntType(32), width)
+        halves = (ir.Constant(type_, list(range(first, first + width))) for first in (0, width))
+        x = combine(write.builder, *(write.builder.shuffle_vector(x, x, half) for half in halves))
+    return write.builder.extract_element(x, ir.IntType(32)(0))
 
 
-lane_sum = _folded(lambda builder, x, y: builder.fadd(x, y))
-lane_maximum = _folded(lambda builder, x, y: builder.select(builder.fcmp_unordered(">", x, y), x, y))
+@instruction(types.float32)
+def row_sum(write, a, row):
+    """The sum of the LANES elements a[row, :LANES]."""
+    return _folded(write, a.load(row, row.type(0)), lambda builder, x, y: builder.fadd(x, y))
 
 
-@instruction(_lanes)
-def load(write, a, row, column):
-    """The vector of the LANES elements a[row, column], a[row, column + 1], and so on."""
-    return a.load(row, column)
+@instruction(types.float32)
+def lane_maximum(write, x):
+    """The largest of the LANES numbers in the vector x."""
+    return _folded(write, x, _larger)
 
 
 @instruction(_first)
@@ -233,9 +226,9 @@ def add_dots(write, sums, a, i, b, row, j, block):
 
 
 @instruction(_first)
-def add_means_of(write, sums, vectors, v, row, j, block):
-    """The vectors sums[g * B + c] + vectors[g] v[row + c, j : j + LANES] for all g and c < B, with B = len(block)."""
-    values = [v.load(write.plus(row, c), j) for c in range(len(block))]
+def add_means_of(write, sums, vectors, v, row, j):
+    """The vectors sums[2 * g + c] + vectors[g] v[row + c, j : j + LANES] for all g and for c = 0 and 1."""
+    values = [v.load(write.plus(row, c), j) for c in (0, 1)]
     products = ((x, y) for x in vectors for y in values)
     return [write.multiply_add(x, y, total) for (x, y), total in zip(products, sums, strict=True)]
 
@@ -252,26 +245,23 @@ def add_products(write, vectors, weights, query, a, row, column, like):
         a.store(total, place, column)
 
 
-@instruction(lambda a, i, j, like: types.UniTuple(_lanes, len(like)))
-def load_tile(write, a, i, j, like):
-    """The tuple of the vectors of `a` that begin at (i, j), (i + 1, j) and so on, as many as `like` has members."""
-    return [a.load(write.plus(i, n), j) for n in range(len(like))]
+@instruction(lambda a, j, like: types.UniTuple(_lanes, len(like)))
+def load_tile(write, a, j, like):
+    """The tuple of the vectors of `a` that begin at (0, j), (1, j) and so on, as many as `like` has members."""
+    return [a.load(j.type(n), j) for n in range(len(like))]
 
 
 @instruction(types.none)
-def store_tile(write, vectors, a, i, j):
-    """Write each vectors[n] of a tuple to the LANES elements of `a` that begin at (i + n, j)."""
+def store_tile(write, vectors, a, j):
+    """Write each vectors[n] of a tuple to the LANES elements of `a` that begin at (n, j)."""
     for n, x in enumerate(vectors):
-        a.store(x, write.plus(i, n), j)
+        a.store(x, j.type(n), j)
 
 
 @instruction(_first)
 def where(write, vectors, mask, row, column):
     """The tuple `vectors`, with 0 in lane l of vectors[g] unless bit l of mask[row + g, column] is set (dropout)."""
-    chosen = []
-    for g, x in enumerate(vectors):
-        bits = write.builder.bitcast(
-            mask.element(write.plus(row, g), column), ir.VectorType(ir.IntType(1), LANES)
-        )
-        chosen.append(write.builder.select(bits, x, write.constant(0.0)))
-    return chosen
+    builder, type_ = write.builder, ir.VectorType(ir.IntType(1), LANES)
+    words = (mask.element(write.plus(row, g), column) for g in range(len(vectors)))
+    bits = [builder.bitcast(word, type_) for word in words]
+    return [builder.select(kept, x, write.constant(0.0)) for kept, x in zip(bits, vectors, strict=True)]
