@@ -31,5 +31,5 @@ def test_a_probe_s_accuracy_is_the_mean_over_the_runs_of_a_seed_that_did_not_div
 
 
 def test_the_exponent_is_the_slope_of_logarithms():
-    x = pd.Series([1.0, 2.0, 5.0, 9.0])
-    assert statements.exponent(x, 3 * x**-0.5) == pytest.approx(-0.5)
+    table = pd.DataFrame({"seed": 7, "x": [1.0, 2.0, 5.0, 9.0]}).eval("y = 3 * x**-0.5")
+    assert statements.exponents(table, "x", "y").to_dict() == pytest.approx({7: -0.5})

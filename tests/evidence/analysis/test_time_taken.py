@@ -43,10 +43,3 @@ def test_jobs_of_a_rule_add_up_and_a_file_that_is_gone_or_damaged_leaves_it_with
     printed = readable.make(shown.TABLES["durations"], {"durations": table}).parts
     rows = [["page", "1", "6.0 s", "9.00"], ["train", "2", "–", "500"], ["all", "3", "6.0 s", "–"]]
     assert printed[0].to_numpy().tolist() == rows and "is gone" in printed[1]
-
-
-def test_no_files_and_files_elsewhere_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="no benchmark files"):
-        durations([])
-    with pytest.raises(ValueError, match=r"odd\.tsv: expected a benchmark file"):
-        durations([write(tmp_path / "odd.tsv", 1, 1)])

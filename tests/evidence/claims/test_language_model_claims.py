@@ -84,6 +84,7 @@ WORTH_BYTES = WORTH | {"holds": [(0.5,)], "does not hold": [(0.1,), *WORTH["does
 NO_BETTER = [{"worth": 0.0, "spread": 0.02}, {"unigram": 4.0}]
 NO_BETTER += [{"lack": "no_attention"}, {"lack": ("no_attention", 1)}]
 LIKE_NONE = {"worth": 0.03}  # without scaling the loss is above that without attention
+SHUT_OR_NOT = {SHUT: NO_BETTER, "holds": [LIKE_NONE, {"unigram": np.nan}]}
 
 
 def worth_of(worth, model="gpt", **world):
@@ -94,11 +95,7 @@ GATE = [
     *known("attention_worth", worth_of, WORTH),
     *known("attention_worth_bytes", partial(worth_of, model="gpt_bytes"), WORTH_BYTES),
     *known("table_1", partial(with_keys, keys_of={"untrained": 0.0}), {SHUT: [*NO_BETTER, LIKE_NONE]}),
-    *known(
-        "loss_gap_short",
-        partial(models, best=0.05),
-        {SHUT: NO_BETTER, "holds": [LIKE_NONE, {"unigram": np.nan}]},
-    ),
+    *known("loss_gap_short", partial(models, best=0.05), SHUT_OR_NOT),
     *known("heads", partial(with_keys, make=in_heads), {SHUT: [LIKE_NONE]}),
     *known("heads_qk_norm", partial(with_keys, make=in_heads), {SHUT: [NO_BETTER[0]]}),
     *known("table_3", partial(with_keys, texts="sentences", keys_of={"untrained": 0.0}), {SHUT: [LIKE_NONE]}),

@@ -7,7 +7,7 @@ import worlds
 from judging import CLAIMS, PROVENANCE
 from kept import KEPT, TABLES
 
-from layernorm_roles import files, plan, store
+from layernorm_roles import files, store
 from layernorm_roles.evidence import claims
 from layernorm_roles.evidence.claims import preregistration
 
@@ -85,13 +85,6 @@ def test_the_settings_behind_a_table_count_for_every_claim_that_reads_it(section
     after = before | ({"statements": statements | edited} if section in statements else edited)
     reading = {name for name, claim in CLAIMS.items() if tables & {*claim.tables}}
     assert changed(hashes(before), hashes(after)) == reading != set()
-
-
-@pytest.mark.parametrize("results", plan.RESULTS)
-def test_no_rules_are_written_beside_results(tmp_path, results):
-    (tmp_path / results).mkdir()
-    write(tmp_path / "rules.json", SETTINGS, "c0ffee")
-    assert not (tmp_path / "rules.json").exists()
 
 
 def test_rules_stand_from_the_first_result_on_and_judging_compares(tmp_path):

@@ -5,11 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
 
 from layernorm_roles.evidence.analysis.estimate import Estimate, half_width, rates_chosen_by_others
 from layernorm_roles.evidence.legends import PAPER_MODEL, legend_order
-from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
+from layernorm_roles.variants import NO_ATTENTION_VARIANT
 
 POINT = ["base_learning_rate", "steps"]
 """Columns in which a variant's runs with one seed differ, where a model has several learning rates or lengths."""
@@ -70,9 +69,7 @@ class Attention(NamedTuple):
 def attention(metrics: pd.DataFrame, model: str) -> Attention:
     """What attention is worth in a model's longest runs; NaN if the table lacks LayerNorm or runs without attention."""
     bare = losses_without_attention(metrics, model).mean()
-    return Attention(
-        bare, bare - final_losses(metrics, model).get("layernorm", pd.Series(dtype=float)).mean()
-    )
+    return Attention(bare, bare - losses_of(metrics, model, "layernorm").mean())
 
 
 def of_single_points(metrics: pd.DataFrame) -> pd.DataFrame:
@@ -81,14 +78,15 @@ def of_single_points(metrics: pd.DataFrame) -> pd.DataFrame:
     return metrics[metrics.model.map(points) == 1]
 
 
+def losses_of(metrics: pd.DataFrame, model: str, variant: str) -> pd.Series:
+    """Final validation losses, by seed, of a variant of a model at its best rate; empty if the table lacks it."""
+    return final_losses(metrics, model).get(variant, pd.Series(dtype=float)).dropna()
+
+
 def losses_without_attention(metrics: pd.DataFrame, model: str) -> pd.Series:
     """Final validation losses, by seed, of a model without attention, or else of its stand-in in BASELINES."""
-    losses = pd.Series(dtype=float)
-    for name in filter(None, (model, BASELINES.get(model))):
-        losses = final_losses(metrics, name).get(NO_ATTENTION_VARIANT, pd.Series(dtype=float)).dropna()
-        if len(losses):
-            return losses
-    return losses
+    own = losses_of(metrics, model, NO_ATTENTION_VARIANT)
+    return own if len(own) else losses_of(metrics, BASELINES.get(model, model), NO_ATTENTION_VARIANT)
 
 
 def worth_of_attention(metrics: pd.DataFrame, model: str, variant: str) -> pd.Series:
@@ -97,9 +95,7 @@ def worth_of_attention(metrics: pd.DataFrame, model: str, variant: str) -> pd.Se
     It is the loss without attention minus that of `variant`, of equal seeds. Models in BASELINES are compared with the
     mean loss without attention, which hardly differs between seeds. Empty if the table lacks one of the two.
     """
-    bare, losses = losses_without_attention(metrics, model), final_losses(metrics, model).get(variant)
-    if losses is None or bare.empty:
-        return pd.Series(dtype=float)
+    bare, losses = losses_without_attention(metrics, model), losses_of(metrics, model, variant)
     return ((bare.mean() if model in BASELINES else bare) - losses).dropna()
 
 
@@ -124,10 +120,10 @@ def baselines(metrics: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for model, losses in of_single_points(metrics).groupby("model", sort=False):
-        final, unigram = (final_losses(metrics, model, column) for column in ("valid_loss", "unigram_loss"))
-        bare = final.get(NO_ATTENTION_VARIANT, pd.Series(dtype=float)).dropna()
-        for variant in legend_order(final.columns):
-            own = final[variant].dropna()
+        unigram = final_losses(metrics, model, "unigram_loss")
+        bare = losses_of(metrics, model, NO_ATTENTION_VARIANT)
+        for variant in legend_order(losses.variant):
+            own = losses_of(metrics, model, variant)
             worth = worth_of_attention(metrics, model, variant)
             row = {"model": model, "variant": variant, "seeds": len(own), "step": int(losses.step.max())}
             row |= {"no_attention_loss": bare.mean(), "unigram_loss": unigram[variant].mean()}
@@ -175,27 +171,15 @@ def pilot() -> pd.DataFrame:
     """
     runs = pd.read_csv(Path(__file__).parent / "pilot_gpt_bytes.csv")
     setting = ["d_model", "heads", "layers", "context_length", "batch_size", "learning_rate", "steps"]
-    means = runs.groupby([*setting, "variant"])[["valid_loss", "cpu_seconds"]].mean().unstack("variant")
-    losses = means["valid_loss"].reindex(columns=[*PAPER_SCALING, NO_ATTENTION_VARIANT, "unigram"])
-    names = ["valid_loss", "projection_loss", "no_attention_loss", "unigram_loss"]
-    table = losses.set_axis(names, axis=1)
+    losses = runs.groupby([*setting, "variant"]).valid_loss.mean().unstack("variant")
+    of_layernorm = runs[runs.variant == "layernorm"].groupby(setting)
+    table = losses[["layernorm", "projection", NO_ATTENTION_VARIANT, "unigram"]].add_suffix("_loss")
+    table = table.rename(columns={"layernorm_loss": "valid_loss"}).rename_axis(columns=None)
     table["worth_of_attention"] = table.no_attention_loss - table.valid_loss
-    table["cpu_seconds"] = means["cpu_seconds"].reindex(columns=["layernorm"]).layernorm
-    seeds = runs[runs.variant == "layernorm"].groupby(setting).seed.nunique()
-    table.insert(0, "seeds", seeds.reindex(losses.index, fill_value=0))
+    table["cpu_seconds"] = of_layernorm.cpu_seconds.mean()
+    table.insert(0, "seeds", of_layernorm.seed.nunique())
     table = table.reset_index()
     return table.sort_values(["worth_of_attention", "valid_loss"], ascending=[False, True], ignore_index=True)
-
-
-def contexts_and_seeds_interval(shares: Float[np.ndarray, "seeds contexts"]) -> tuple[float, float]:
-    """Ends of the 95 % interval for a mean over seeds and test contexts, of both of which there could be more.
-
-    Student's half-widths over the means of seeds and over the means of contexts are added in quadrature. With a single
-    seed the interval is over contexts alone.
-    """
-    means_of_each = (shares.mean(axis=1), shares.mean(axis=0))
-    half = float(np.hypot.reduce([half_width(means) for means in means_of_each if len(means) > 1]))
-    return shares.mean() - half, shares.mean() + half
 
 
 def unselectable_shares(keys: pd.DataFrame, causal: bool = False, **where: str) -> pd.DataFrame:
@@ -203,8 +187,9 @@ def unselectable_shares(keys: pd.DataFrame, causal: bool = False, **where: str) 
 
     `where` names columns of table key_selectability and their values. A key's rivals are all keys of its context; with
     `causal`, those before it. Columns model, variant, site, checkpoint, layer, percent (mean over seeds, contexts and
-    heads), low, high (95 % interval over seeds and contexts), seeds, contexts (numbers), borderline_percent (keys that
-    the data's precision cannot decide).
+    heads), low, high (95 % interval), seeds, contexts (numbers), borderline_percent (keys that the data's precision
+    cannot decide). For the interval Student's half-widths over the means of seeds and over the means of contexts, of
+    both of which there could be more, are added in quadrature; with a single seed it is over contexts alone.
     """
     keys = keys[keys.causal == causal]
     for column, value in where.items():
@@ -214,9 +199,11 @@ def unselectable_shares(keys: pd.DataFrame, causal: bool = False, **where: str) 
     for group, part in keys.groupby(groups, sort=False):
         percent = 100 * part.n_unselectable / part.n_keys
         shares = percent.groupby([part.seed, part.context]).mean().unstack("context").to_numpy()
-        low, high = contexts_and_seeds_interval(shares)
+        over_each = (shares.mean(axis=1), shares.mean(axis=0))
+        half = float(np.hypot.reduce([half_width(means) for means in over_each if len(means) > 1]))
+        percent = (shares.mean(), shares.mean() - half, shares.mean() + half)
         borderline = 100 * part.n_borderline.sum() / part.n_keys.sum()
-        rows.append((*group, shares.mean(), low, high, *shares.shape, borderline))
+        rows.append((*group, *percent, *shares.shape, borderline))
     columns = ["percent", "low", "high", "seeds", "contexts", "borderline_percent"]
     return pd.DataFrame(rows, columns=[*groups, *columns])
 
@@ -234,32 +221,21 @@ def token_shares(tokens: pd.DataFrame) -> pd.DataFrame:
     before training and after); the tokens that are unselectable most often come first.
     """
     groups = without_scaling(tokens).groupby(["token", "checkpoint"]).unselectable
-    counts = groups.agg(["size", "mean"]).unstack("checkpoint")
-    shares = pd.DataFrame(
-        {
-            "occurrences": counts["size", "final"],
-            "initial_percent": 100 * counts["mean", "initial"],
-            "final_percent": 100 * counts["mean", "final"],
-        }
-    ).reset_index()
+    numbers, means = groups.size().unstack("checkpoint"), 100 * groups.mean().unstack("checkpoint")
+    columns = {"occurrences": numbers.final, "initial_percent": means.initial, "final_percent": means.final}
+    shares = pd.DataFrame(columns).reset_index()
     return shares.sort_values(["final_percent", "occurrences", "token"], ascending=[False, False, True])
 
 
-def marked_sentences(tokens: pd.DataFrame, number: int = 8) -> list[list[tuple[str, bool]]]:
-    """The sentences, at most `number`, with most unselectable tokens (at least one) in the model without scaling.
+def marked_sentences(tokens: pd.DataFrame) -> list[list[tuple[str, bool]]]:
+    """The sentences, at most eight, with most unselectable tokens (at least one) in the model without scaling.
 
     A sentence is a list of pairs, one for each token in order: the token's text, and whether its key is unselectable,
     by the first seed, the trained weights and the first layer.
     """
     chosen = without_scaling(tokens)
-    chosen = chosen[
-        (chosen.seed == chosen.seed.min())
-        & (chosen.checkpoint == "final")
-        & (chosen.layer == chosen.layer.min())
-    ]
-    counts = chosen.groupby("context").unselectable.sum().sort_values(ascending=False, kind="stable")
-    sentences = []
-    for context in counts.head(number).index[counts.head(number) > 0]:
-        sentence = chosen[chosen.context == context].sort_values("position")
-        sentences.append(list(zip(sentence.token, map(bool, sentence.unselectable), strict=True)))
-    return sentences
+    first = (chosen.seed == chosen.seed.min()) & (chosen.layer == chosen.layer.min())
+    chosen = chosen[first & (chosen.checkpoint == "final")].sort_values("position", kind="stable")
+    counts = chosen.groupby("context").unselectable.sum().sort_values(ascending=False, kind="stable").head(8)
+    sentences = (chosen[chosen.context == context] for context in counts.index[counts > 0])
+    return [list(zip(each.token, map(bool, each.unselectable), strict=True)) for each in sentences]

@@ -4,6 +4,7 @@ The columns SETTING tell an experiment's widths and learning rates apart, the co
 """
 
 from collections.abc import Sequence
+from itertools import chain, product
 from typing import Literal
 
 import numpy as np
@@ -85,10 +86,8 @@ def steps_to_reach(metrics: pd.DataFrame, thresholds: Sequence[float] = THRESHOL
 
     Columns RUN, steps (NaN where the run does not get there), last_step and test_loss (the threshold).
     """
-    return pd.concat(
-        [arrivals(metrics, RUN, "test_loss", level).assign(test_loss=level) for level in thresholds],
-        ignore_index=True,
-    )
+    steps = (arrivals(metrics, RUN, "test_loss", level).assign(test_loss=level) for level in thresholds)
+    return pd.concat(steps, ignore_index=True)
 
 
 def convergence(runs: pd.DataFrame) -> pd.DataFrame:
@@ -100,10 +99,11 @@ def convergence(runs: pd.DataFrame) -> pd.DataFrame:
     NaN for one pair). Runs that do not get there make the ratio a bound, with an end of 0 or infinity.
     """
     rows = []
-    for (*setting, threshold), part in runs.groupby([*SETTING, "test_loss"]):
-        by_variant = {variant: own.set_index("seed") for variant, own in part.groupby("variant")}
-        base = by_variant.get("layernorm", part.iloc[:0])
-        for variant, own in by_variant.items():
+    for setting, whole in runs.groupby(SETTING):
+        thresholds = sorted(whole.test_loss.unique(), reverse=True)
+        for variant, threshold in product(legend_order(whole.variant), thresholds):
+            reaching = whole[whole.test_loss == threshold].set_index("seed")
+            own, base = (reaching[reaching.variant == name] for name in (variant, "layernorm"))
             pairs, ratio = len(own.index.intersection(base.index)), NOTHING
             if pairs:
                 steps = (each.steps.clip(lower=1) for each in (own, base))
@@ -114,11 +114,7 @@ def convergence(runs: pd.DataFrame) -> pd.DataFrame:
             rows.append((*setting, variant, threshold, len(own), reached, median, pairs, *ratio))
     counts = ["test_loss", "runs", "reached", "median_steps", "pairs"]
     ratios = ["ratio_to_layernorm", "ratio_low", "ratio_high"]
-    table = pd.DataFrame(rows, columns=[*SETTING, "variant", *counts, *ratios])
-    table["variant"] = pd.Categorical(table.variant, legend_order(table.variant))
-    order = [True] * len(SETTING) + [True, False]
-    table = table.sort_values([*SETTING, "variant", "test_loss"], ascending=order, ignore_index=True)
-    return table.astype({"variant": str})
+    return pd.DataFrame(rows, columns=[*SETTING, "variant", *counts, *ratios])
 
 
 # Learning rates
@@ -128,9 +124,11 @@ def last_rows(metrics: pd.DataFrame) -> pd.DataFrame:
     """Each run's last row of majority_metrics; with infinite test loss and accuracy 0 if it diverged or ended early."""
     last = metrics.sort_values("step").groupby(RUN).tail(1)
     lost = (last.step < last.groupby("experiment").step.transform("max")) | ~np.isfinite(last.test_loss)
-    return last.assign(
-        test_loss=last.test_loss.mask(lost, np.inf), test_accuracy=last.test_accuracy.mask(lost, 0.0)
-    )
+    masked = {
+        "test_loss": last.test_loss.mask(lost, np.inf),
+        "test_accuracy": last.test_accuracy.mask(lost, 0.0),
+    }
+    return last.assign(**masked)
 
 
 By = Literal["loss", "accuracy", "speed"]
@@ -166,10 +164,8 @@ def sweep(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
             continue
         best, ends, arrived = best_rates(whole, "loss"), last_rows(whole), steps_to_reach(whole, [loss])
         for (variant, rate), runs in ends.groupby(["variant", "base_learning_rate"]):
-            chosen, own = (
-                each[(each.variant == variant) & (each.base_learning_rate == rate)]
-                for each in (best, arrived)
-            )
+            place = "variant == @variant and base_learning_rate == @rate"
+            chosen, own = best.query(place), arrived.query(place)
             steps = Estimate.of_any(np.log(own.steps.fillna(own.last_step).clip(lower=1))).map(np.exp)
             reached = int(own.steps.notna().sum())
             steps = steps._replace(high=steps.high if reached == len(own) else np.inf)
@@ -214,9 +210,9 @@ def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float) -> pd.Dat
     low, high. Of the quantity steps, the mean is the factor by which the effect divides the steps to test loss `loss`,
     over seeds that reach it (step is null); of accuracy, percentage points at both steps of `early_and_last`.
     """
-    rows = []
+    rows, columns = [], [*SETTING, "quantity", "step", "effect", "pairs", "mean", "low", "high"]
     for setting, runs in metrics.groupby(SETTING):
-        if not {*SIZE_AND_PROJECTION[0], *SIZE_AND_PROJECTION[1]} <= set(runs.variant):
+        if not {*chain(*SIZE_AND_PROJECTION)} <= set(runs.variant):
             continue
         arrived = steps_to_reach(runs, [loss]).pivot(index="seed", columns="variant", values="steps")
         quantities = [("steps", None, -np.log(arrived))]
@@ -228,9 +224,7 @@ def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float) -> pd.Dat
                 estimate = Estimate.of_any(seeds)
                 estimate = estimate.map(np.exp) if quantity == "steps" else estimate
                 rows.append((*setting, quantity, step, effect, len(seeds), *estimate))
-    return pd.DataFrame(
-        rows, columns=[*SETTING, "quantity", "step", "effect", "pairs", "mean", "low", "high"]
-    )
+    return pd.DataFrame(rows, columns=columns)
 
 
 # Vectors

@@ -30,7 +30,11 @@ def position_accuracies(probe: pd.DataFrame) -> pd.DataFrame:
     return deep.groupby(place, as_index=False).percent.mean()
 
 
-def exponent(x: pd.Series, y: pd.Series) -> float:
-    """Return the exponent p of y ~ x^p: the slope of the least-squares line of log y over log x; both are positive."""
-    covariance = np.cov(np.log(x), np.log(y), bias=True)
-    return covariance[0, 1] / covariance[0, 0]
+def exponents(table: pd.DataFrame, x: str, y: str) -> pd.Series:
+    """Return, for each seed, the exponent p of y ~ x^p, where `x` and `y` name columns of positive numbers.
+
+    It is the slope of the least-squares line of log y over log x.
+    """
+    by_seed = table.groupby("seed")
+    covariances = {seed: np.cov(np.log(part[x]), np.log(part[y]), bias=True) for seed, part in by_seed}
+    return pd.Series({seed: matrix[0, 1] / matrix[0, 0] for seed, matrix in covariances.items()})

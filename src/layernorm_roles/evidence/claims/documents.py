@@ -17,15 +17,6 @@ from layernorm_roles.evidence.claims.quantities import BEFORE_TRAINING, Measured
 
 # Geometry: nothing is random but the inputs, and the ends of the estimates are the range over the sizes of a vector
 
-FROM_TORCH = "difference from torch's layer_norm, float64"
-LAYERNORM = ("layernorm, deviation from the ellipsoid", "layernorm, rank minus (n - 1)")
-RMSNORM = ("rmsnorm, deviation from the sphere", "rmsnorm, rank minus n")
-RADII = (
-    "between eps inside and outside",
-    "eps inside, away from the origin",
-    "eps outside, away from the origin",
-)
-
 
 def geometry(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     """Return how far LayerNorm is from torch's, and its outputs from the ellipsoid, and RMSNorm's from the sphere, that
@@ -33,14 +24,16 @@ def geometry(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     """
     table = tables["geometry"]
     same = table[(table.quantity == "difference_from_torch") & (table.eps_placement == "inside")]
-    require(len(same), "The run compares no LayerNorm with torch's.")
-    by_n = {FROM_TORCH: same.groupby("n").value.max()}
-    for norm, (deviation, rank) in {"layernorm": LAYERNORM, "rmsnorm": RMSNORM}.items():
-        shape = table[table.input_norm.isna() & (table.norm == norm)]
-        require(len(shape), f"The run has no ellipsoid of {norm}.")
-        shape, projected = shape.pivot(index="n", columns="quantity", values="value"), norm == "layernorm"
+    by_n = {"difference from torch's layer_norm, float64": same.groupby("n").value.max()}
+    for norm, surface, full in (("layernorm", "ellipsoid", "(n - 1)"), ("rmsnorm", "sphere", "n")):
+        shape, projected = table[table.input_norm.isna() & (table.norm == norm)], norm == "layernorm"
+        require(
+            len(shape), f"The run has no ellipsoid of {norm}."
+        )  # the axes of large vectors are not computed
+        shape = shape.pivot(index="n", columns="quantity", values="value")
         parts = shape.filter(["axes_deviation", "axes_cosine", *["centre_deviation"] * projected])
-        by_n |= {deviation: parts.max(axis=1), rank: (shape["rank"] - shape.index + projected).abs()}
+        by_n[f"{norm}, deviation from the {surface}"] = parts.max(axis=1)
+        by_n[f"{norm}, rank minus {full}"] = (shape["rank"] - shape.index + projected).abs()
     return Measured(known={name: Value.range_over(values) for name, values in by_n.items()})
 
 
@@ -51,13 +44,13 @@ def radius(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     rows = tables["geometry"].query("quantity == 'radius_mean'")
     rows = rows[rows.eps == rows.eps.max()]
     radii = rows.pivot(index=["n", "input_norm"], columns="eps_placement", values="value")
-    require(
-        {"inside", "outside"} <= set(radii), "The run has no radius with eps inside the root and outside."
-    )
     n, length = (radii.index.get_level_values(name) for name in ("n", "input_norm"))
     away = radii[length / np.sqrt(n) >= rules.CLOSE]
-    off = zip(RADII, (radii.outside - radii.inside, away.inside - 1, away.outside - 1), strict=True)
-    return Measured(known={name: Value.range_over(each.abs().groupby("n").max()) for name, each in off})
+    off = {f"eps {place}, away from the origin": away[place] - 1 for place in ("inside", "outside")}
+    off["between eps inside and outside"] = radii.outside - radii.inside
+    return Measured(
+        known={name: Value.range_over(each.abs().groupby("n").max()) for name, each in off.items()}
+    )
 
 
 def missed(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
@@ -85,8 +78,6 @@ def final_loss_gap(tables: Tables, _: str | None, columns: Sequence[str]) -> Mea
     column a learning rate or their mean. The difference is 0 if both diverge.
     """
     losses = statements.final_losses(tables["placement"])
-    missing = sorted({"pre", "post"} - set(losses.placement))
-    require(not missing, f"The run has no {' and no '.join(missing)}-norm.")
     ends = losses[losses.depth.isin([losses.depth.max(), losses.depth.min()])]
     wide = ends.pivot(index=["depth", "learning_rate", "seed"], columns="placement", values="loss").dropna()
     gaps = (wide.post - wide.pre).where(np.isfinite(wide).any(axis=1), 0.0).rename("gap").reset_index()
@@ -135,11 +126,6 @@ def positions(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured
 # The batch, and attention scores
 
 
-def exponents(x: str, y: str, table: pd.DataFrame) -> pd.Series:
-    """Return, for each seed, the exponent p of y ~ x^p, where `x` and `y` name columns of `table`."""
-    return pd.Series({seed: statements.exponent(part[x], part[y]) for seed, part in table.groupby("seed")})
-
-
 def change_with_the_batch(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     """Return the exponent of the change of BatchNorm's outputs over the batch size, the largest change of LayerNorm's
     outputs, and BatchNorm's changes by batch size and by padding.
@@ -152,7 +138,7 @@ def change_with_the_batch(tables: Tables, _: str | None, columns: Sequence[str])
     by_size = others.pivot_table(index="seed", columns="batch_size", values="change")
     by_padding = padded.pivot_table(index="seed", columns="padding", values="change")
     columns = [
-        exponents("batch_size", "change", others).rename("batchnorm's exponent"),
+        statements.exponents(others, "batch_size", "change").rename("batchnorm's exponent"),
         layernorm.groupby("seed").change.max().rename("layernorm, largest change"),
         by_size.rename(columns="batchnorm, {} sequences".format),
         by_padding.rename(columns="batchnorm, {:.0%} of padding".format),
@@ -177,17 +163,18 @@ def score_exponents(tables: Tables, _: str | None, columns: Sequence[str]) -> Me
     ones = tables["score_scale"].query("source == 'normal_mean_1' and not divided")
     require(ones.d_k.nunique() > 1, "The run has a single d_k.")
     both = {"mean": "score_mean", "standard deviation": "score_std"}
-    return Measured(pd.DataFrame({name: exponents("d_k", column, ones) for name, column in both.items()}))
+    slopes = {name: statements.exponents(ones, "d_k", column) for name, column in both.items()}
+    return Measured(pd.DataFrame(slopes))
 
 
 _LOSS = "final training loss, post-norm minus pre-norm, no warm-up"
 _GRADIENT = "decades by which the first layer's gradient changes with depth"
 _ENTROPY = "entropy of attention, per cent of the largest"
-_MISSED = "variance that a single map misses"
+_MISSED, _RADIUS = "variance that a single map misses", "difference from the radius √n"
 QUANTITIES = {
-    "geometry": Quantity(geometry, columns=(FROM_TORCH, *LAYERNORM)),
-    "sphere": Quantity(geometry, " off", columns=RMSNORM),
-    "radius": Quantity(radius, " √n", "difference from the radius √n", RADII, ("CLOSE",)),
+    "geometry": Quantity(geometry, columns=("difference from torch*", "layernorm, *")),
+    "sphere": Quantity(geometry, " off", columns=("rmsnorm, *",)),
+    "radius": Quantity(radius, " √n", _RADIUS, ("between *", "eps *"), ("CLOSE",)),
     "missed_by_a_single_map": Quantity(missed, " %", _MISSED, ("plain", "residual*", "norm*")),
     "final_loss_gap": Quantity(final_loss_gap, " nats", _LOSS, ("deepest, *", "shallowest, *")),
     "first_gradient_change": Quantity(first_gradient_change, " decades", _GRADIENT, ("with*",)),

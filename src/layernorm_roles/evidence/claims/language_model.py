@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import language_model as models
-from layernorm_roles.evidence.analysis.estimate import Estimate, span, two_by_two
+from layernorm_roles.evidence.analysis.estimate import NOTHING, Estimate, span, two_by_two
 from layernorm_roles.evidence.analysis.heads import gaussian_percent, narrower
 from layernorm_roles.evidence.analysis.majority import arrivals
 from layernorm_roles.evidence.claims import rules
@@ -178,12 +178,9 @@ def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcom
     between = Value(Estimate(ratio.mean(), Estimate.of(least).low, Estimate.of(most).high), len(both))
     rows = [Comparison("layernorm over projection", between, ask("positive", unit=RATIO), unit=RATIO)]
     words = "largest of the rates tried at which all seeds train"
-    rate_of_all = runs.pivot_table(
-        index="base_learning_rate", columns="variant", values="rate", aggfunc="min"
-    ).max()
+    of_all = runs.groupby(["variant", "base_learning_rate"]).rate.min().groupby("variant").max()
     for variant in legend_order(runs.variant):
-        seeds = runs.seed[runs.variant == variant].nunique()
-        rate = Value(Estimate(rate_of_all[variant], np.nan, np.nan), seeds)
+        rate = Value(NOTHING._replace(mean=of_all[variant]), runs.seed[runs.variant == variant].nunique())
         rows.append(Comparison(variant, rate, role="context", statistic=words))
     return Outcome(tuple(rows))
 
@@ -240,10 +237,8 @@ def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str])
         variant, site = place.split(" ", 1)
         for before, rows in of_place(tables, model, variant, site, texts):
             name = before + place
-            for hits, into in (
-                (rows.n_unselectable, frames),
-                (rows.n_unselectable + rows.n_borderline, worst),
-            ):
+            counts = rows.n_unselectable, rows.n_unselectable + rows.n_borderline
+            for hits, into in zip(counts, (frames, worst), strict=True):
                 by_layer = (100 * hits / rows.n_keys).groupby([rows.seed, rows.layer]).mean().unstack("layer")
                 into.append(by_layer.add_prefix(f"{name}, layer ").assign(**{name: by_layer.mean(axis=1)}))
             cases |= rows.groupby("layer").n_keys.sum().add_prefix(f"{name}, layer ").to_dict()

@@ -75,9 +75,7 @@ def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
     """
     pairs = numbers.by_layer(of_model(tables["attention_ceilings"], model))
 
-    def below(
-        share: float, normalised: str = AS_USED, queries: str = NORM, bound: str = "upper"
-    ) -> pd.DataFrame:
+    def below(share: float, normalised=AS_USED, queries=NORM, bound="upper") -> pd.DataFrame:
         chosen = pairs[(pairs.queries == queries) & (pairs.normalised == normalised)]
         require(len(chosen), f"The run has no ceilings for queries “{queries}” and keys “{normalised}”.")
         return numbers.below(chosen, share, bound).droplevel(["model", "queries", "normalised"], axis=1)
@@ -125,10 +123,9 @@ _BELOW = "pairs of a key and a head that no query behind the norm gives half of 
 _ALONG = "share along the ones vector over a random direction's"
 _MOVED = "attention that goes to other keys, total variation"
 _BELOW_AND_MORE = (MEAN, "layer *", MORE, IDLE, UNCONFINED, "never get a tenth", "a tenth, last layer*")
+_KEYS = "unselectable keys in the heads"
 QUANTITIES = {
-    "unselectable_in_heads": Quantity(
-        unselectable, " %", "unselectable keys in the heads", (MEAN, "layer *", CUT, OVER_GAUSSIAN)
-    ),
+    "unselectable_in_heads": Quantity(unselectable, " %", _KEYS, (MEAN, "layer *", CUT, OVER_GAUSSIAN)),
     "below_half_of_attention": Quantity(below_half, " %", _BELOW, _BELOW_AND_MORE),
     "along_ones": Quantity(along_ones, RATIO, _ALONG, ("hidden vectors",)),
     "attention_moved": Quantity(attention_moved, " %", _MOVED, MOVED),

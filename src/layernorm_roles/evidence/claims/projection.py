@@ -79,14 +79,13 @@ def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *varian
     best = majority.best_rates(part, by, rules.TEST_LOSS)
     for variant in variants:
         chosen = best[best.variant == variant]
-        require(
-            len(chosen), f"The run has only 1 seed of {variant}: none other can choose its learning rate."
-        )
+        alone = f"The run has only 1 seed of {variant}: none other can choose its learning rate."
+        require(len(chosen), alone)
         refuse_rate_at_grid_end(chosen.at_end, chosen.base_learning_rate, LEGENDS[variant])
     return part.merge(best[["variant", "seed", "base_learning_rate"]])
 
 
-# Quantities of the runs that `select` chooses, such as `of_experiment`: a row a seed, a column a variant
+# Quantities of runs: a row a seed, a column a variant
 
 
 def by_variant(metrics: pd.DataFrame, column: str, step: int) -> pd.DataFrame:
@@ -100,33 +99,25 @@ def final_accuracy(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 def steps(
-    select: Callable, column: str, level: float, tables: Tables, of: str, variants: Sequence[str], **how: bool
+    runs: pd.DataFrame, variants: Sequence[str], column: str, level: float, for_good: bool = False
 ) -> Measured:
     """Return the steps until a column of majority_metrics reaches a level, as `analysis.majority.arrivals` counts."""
-    runs = select(tables[METRICS], of, *variants)
-    return steps_of(majority.arrivals(runs, majority.RUN, column, level, **how), variants)
+    return steps_of(majority.arrivals(runs, majority.RUN, column, level, for_good), variants)
 
 
 def at_step(
-    select: Callable,
-    column: str,
-    change: Callable,
-    tables: Tables,
-    of: str,
-    variants: Sequence[str],
-    step: int | None = None,
+    runs: pd.DataFrame, _: Sequence[str], column: str, change: Callable, step: int | None = None
 ) -> Measured:
     """Return a column of majority_metrics, put through `change`, before training and at a step, by default the last."""
-    metrics = select(tables[METRICS], of, *variants)
-    step = int(metrics.step.max()) if step is None else step
-    then, first = (change(by_variant(metrics, column, each)) for each in (step, 0))
+    step = int(runs.step.max()) if step is None else step
+    then, first = (change(by_variant(runs, column, each)) for each in (step, 0))
     require(len(then), f"The run has no metrics at step {step:,}.")
     return Measured(then.join(first.add_prefix(BEFORE_TRAINING), how="outer"))
 
 
-def accuracy_at_the_end(select: Callable, tables: Tables, of: str, variants: Sequence[str]) -> Measured:
-    """Return the final test accuracy in per cent, 0 for a run that diverged: a row a seed, a column a variant."""
-    return Measured(final_accuracy(select(tables[METRICS], of, *variants)))
+def at_the_end(runs: pd.DataFrame, _: Sequence[str]) -> Measured:
+    """Return what `final_accuracy` returns, as the values of a quantity."""
+    return Measured(final_accuracy(runs))
 
 
 # Figures 1a, 1b and 2b: planes and angles
@@ -248,17 +239,14 @@ def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Me
     metrics = of_experiment(tables[METRICS], experiment, *compared, varies="d_model")
     accuracies = {int(d): final_accuracy(part) for d, part in metrics.groupby("d_model")}
     require(len(accuracies) > 1, f"The experiment {experiment} has a single width.")
-    lacking = [d for d, accuracy in accuracies.items() if not {*compared} <= set(accuracy)]
-    require(not lacking, f"At the widths {lacking} the run lacks some of the norms that are compared.")
     costs = {}
     for variant in ("layernorm", "projected_qk"):
         cost = pd.DataFrame({d: accuracy.scale - accuracy[variant] for d, accuracy in accuracies.items()})
         least, most = cost[min(accuracies)], cost[max(accuracies)]
         costs[f"{variant}, narrowest"], costs[f"{variant}, widest"] = least, most
         costs[f"{variant}, narrowest minus widest"] = least - most
-        costs[f"{variant}, mean over widths"] = cost.dropna().mean(
-            axis=1
-        )  # of one seed they share their data
+        # of one seed they share their data
+        costs[f"{variant}, mean over widths"] = cost.dropna().mean(axis=1)
     return Measured(pd.DataFrame(costs))
 
 
@@ -269,51 +257,49 @@ def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str])
     with it (projection). Untestable if a run of a seed that has all four does not get there.
     """
     cells = [*chain(*majority.SIZE_AND_PROJECTION)]
-    measured = steps(of_experiment, *_TO_LOSS, tables, experiment, cells)
+    measured = _to_loss(of_experiment(tables[METRICS], experiment, *cells), cells)
     values, ran = np.log(measured.frame[cells]), measured.last_steps[cells].dropna().index
     words = f"{measured.note} The effects of size and projection on the steps need all runs."
     require(values.loc[ran].notna().all(axis=None), words, runs=len(ran))
     return Measured(two_by_two(-values, *majority.SIZE_AND_PROJECTION, "projection"))
 
 
-_TO_LOSS = ("test_loss", rules.TEST_LOSS)
+def of_runs(measure: Callable[..., Measured], select: Callable = of_experiment) -> Callable[..., Measured]:
+    """Return a Quantity's function: `measure` of the runs that `select` chooses, and of their variants."""
+    return lambda tables, of, variants: measure(select(tables[METRICS], of, *variants), variants)
+
+
 _STEPS, _DEVIATION = f"steps to test loss {rules.TEST_LOSS}", "standard deviation of the attention scores"
 _ACCURACY, _BEST = "test accuracy at the last step", ", each run at its best rate"
+_AT_PAPERS = f"test accuracy at step {rules.ACCURACY_STEP:,}"
 _AT_ONE = f"{_ACCURACY}, at a learning rate of {rules.ACCURATE_RATE:g}"
 _COST = "accuracy of scaling only at the last step minus that of a variant"
 _CELLS = f"{_STEPS}, small over LayerNorm's size, without over with projection"
+_EQUAL = "steps until attention is equal for good"
+_SHARE = "perplexity of attention over the number of classes"
+_LOSS, _EFFECTS = ("TEST_LOSS",), ("size", "projection", "interaction")
 _fastest, _most_accurate, _lowest = (partial(of_best_rates, by) for by in ("speed", "accuracy", "loss"))
 _of_rate = partial(of_experiment, rate=rules.ACCURATE_RATE)
-_to_equal = partial(steps, of_experiment, "attention_share", rules.EQUAL, for_good=True)
-_percent = partial(np.multiply, 100)
-_of_paper = partial(at_step, of_experiment, "test_accuracy", _percent, step=rules.ACCURACY_STEP)
-_share = partial(at_step, of_experiment, "attention_share", np.positive)
+_to_loss = partial(steps, column="test_loss", level=rules.TEST_LOSS)
+_to_equal = partial(steps, column="attention_share", level=rules.EQUAL, for_good=True)
+_share = partial(at_step, column="attention_share", change=np.positive)
+_deviation = partial(at_step, column="score_std", change=np.log)
+_accuracy = partial(at_step, column="test_accuracy", change=partial(np.multiply, 100))
+_at_papers_step = partial(_accuracy, step=rules.ACCURACY_STEP)
 QUANTITIES = {
-    "steps": Quantity(partial(steps, of_experiment, *_TO_LOSS), RATIO, _STEPS, thresholds=("TEST_LOSS",)),
-    "steps_at_best_rates": Quantity(
-        partial(steps, _fastest, *_TO_LOSS), RATIO, _STEPS + _BEST, thresholds=("TEST_LOSS",)
-    ),
-    "steps_to_equal_attention": Quantity(
-        _to_equal, RATIO, "steps until attention is equal for good", thresholds=("EQUAL",)
-    ),
-    "accuracy": Quantity(
-        _of_paper, POINTS, f"test accuracy at step {rules.ACCURACY_STEP:,}", thresholds=("ACCURACY_STEP",)
-    ),
-    "accuracy_at_best_rates": Quantity(
-        partial(at_step, _most_accurate, "test_accuracy", _percent), POINTS, _ACCURACY + _BEST
-    ),
-    "accuracy_at_the_end": Quantity(partial(accuracy_at_the_end, of_experiment), POINTS, _ACCURACY),
+    "steps": Quantity(of_runs(_to_loss), RATIO, _STEPS, thresholds=_LOSS),
+    "steps_at_best_rates": Quantity(of_runs(_to_loss, _fastest), RATIO, _STEPS + _BEST, thresholds=_LOSS),
+    "steps_to_equal_attention": Quantity(of_runs(_to_equal), RATIO, _EQUAL, thresholds=("EQUAL",)),
+    "accuracy": Quantity(of_runs(_at_papers_step), POINTS, _AT_PAPERS, thresholds=("ACCURACY_STEP",)),
+    "accuracy_at_best_rates": Quantity(of_runs(_accuracy, _most_accurate), POINTS, _ACCURACY + _BEST),
+    "accuracy_at_the_end": Quantity(of_runs(at_the_end), POINTS, _ACCURACY),
     "accuracy_at_one_rate": Quantity(
-        partial(accuracy_at_the_end, _of_rate), POINTS, _AT_ONE, thresholds=("ACCURATE_RATE",)
+        of_runs(at_the_end, _of_rate), POINTS, _AT_ONE, thresholds=("ACCURATE_RATE",)
     ),
-    "score_deviation": Quantity(partial(at_step, of_experiment, "score_std", np.log), RATIO, _DEVIATION),
-    "score_deviation_at_best_rates": Quantity(
-        partial(at_step, _lowest, "score_std", np.log), RATIO, _DEVIATION + _BEST
-    ),
-    "attention_share": Quantity(_share, "", "perplexity of attention over the number of classes"),
+    "score_deviation": Quantity(of_runs(_deviation), RATIO, _DEVIATION),
+    "score_deviation_at_best_rates": Quantity(of_runs(_deviation, _lowest), RATIO, _DEVIATION + _BEST),
+    "attention_share": Quantity(of_runs(_share), "", _SHARE),
     "cost_by_width": Quantity(cost_by_width, POINTS, _COST, ("layernorm, *", "projected_qk, *")),
-    "size_and_projection": Quantity(
-        size_and_projection, RATIO, _CELLS, ("size", "projection", "interaction"), ("TEST_LOSS",)
-    ),
+    "size_and_projection": Quantity(size_and_projection, RATIO, _CELLS, _EFFECTS, _LOSS),
 }
 """Quantities of the majority task that claims can compare, by the names that YAML entries use."""

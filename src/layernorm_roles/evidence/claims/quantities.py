@@ -75,11 +75,10 @@ class Measured:
         enough(last[high], high)
         steps = self.frame.loc[last.index].clip(lower=1)
         ratio = log_ratio(steps[high], steps[low], at_least=(last[high], last[low]))
-        if np.isnan(ratio.mean):
-            ran, there = self.last_steps.count(), self.frame.count()
-            lost = f"{ran[high] - there[high]} of {ran[high]} runs of {high} and {ran[low] - there[low]} of {ran[low]}"
-            end = int(self.last_steps.max(axis=None))
-            raise Untestable(f"{lost} of {low} do not get there in {end:,} steps.", runs=len(last))
+        ran, lost = self.last_steps.count(), self.last_steps.count() - self.frame.count()
+        of_both = f"{lost[high]} of {ran[high]} runs of {high} and {lost[low]} of {ran[low]} of {low}"
+        words = f"{of_both} do not get there in {int(self.last_steps.max(axis=None)):,} steps."
+        require(not np.isnan(ratio.mean), words, runs=len(last))
         return Value(ratio, len(last))
 
 
@@ -91,14 +90,10 @@ def enough(values: pd.Series, what: str) -> pd.Series:
 
 
 def refuse_rate_at_grid_end(at_end: pd.Series, rates: pd.Series, what: str) -> None:
-    """Raise Untestable if one of the chosen learning `rates` of `what` is the first or the last that was tried.
-
-    Beyond the end of a grid a better rate may lie. `at_end` is a column of booleans, one a rate.
-    """
+    """Raise Untestable if one of the chosen learning `rates` of `what` is an end of those that were tried, `at_end`."""
     if at_end.any():
-        best = f"{what} is best at a learning rate of {rates[at_end].iloc[0]:g}"
-        words = f"{best}, the first or last that was tried: a better one may lie beyond."
-        raise Untestable(words, runs=len(rates))
+        best = f"{what} is best at a learning rate of {rates[at_end].iloc[0]:g}, the first or last that was tried"
+        raise Untestable(f"{best}: a better one may lie beyond.", runs=len(rates))
 
 
 def steps_of(runs: pd.DataFrame, variants: Sequence[str]) -> Measured:
@@ -113,10 +108,8 @@ def steps_of(runs: pd.DataFrame, variants: Sequence[str]) -> Measured:
         f"{' and '.join(of_each)} do not get there in {int(compared.last_step.max()):,} steps: their ratio is a bound, "
         "and a pair of runs neither of which gets there counts as equally fast."
     )
-    steps, last = (
-        runs.pivot(index="seed", columns="variant", values=name) for name in ("steps", "last_step")
-    )
-    return Measured(steps, last_steps=last, note=note if of_each else "")
+    wide = runs.pivot(index="seed", columns="variant", values=["steps", "last_step"])
+    return Measured(wide.steps, last_steps=wide.last_step, note=note if of_each else "")
 
 
 class Quantity(NamedTuple):

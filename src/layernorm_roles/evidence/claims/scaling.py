@@ -29,9 +29,8 @@ def matrices(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     bare = cells["none"]
     require(len(bare), "The run has no random keys with the norm none.")
     if HIGH in columns:
-        end = f"The run's dimensions end at {bare.d.max()}"
-        high = bare.d.max() >= rules.HIGH_DIMENSION
-        require(high, f"{end}; the paper finds none from {rules.HIGH_DIMENSION} on.")
+        words = f"The run's dimensions end at {bare.d.max()}; the paper finds none from {rules.HIGH_DIMENSION} on."
+        require(bare.d.max() >= rules.HIGH_DIMENSION, words)
         z = z_scores(bare).query("comparable").z.dropna()
         contradicts = abs(z.mean()) * np.sqrt(len(z)) > rules.CONTRADICTION
         words = f"The simulation contradicts the exact expectation (mean z {z.mean():.2f}, {len(z)} cells)."
@@ -50,13 +49,6 @@ def matrices(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     return Measured(known=known)
 
 
-QUANTITIES = {
-    "matrices": Quantity(
-        matrices,
-        " %",
-        "matrices with an unselectable key",
-        (MOST, HIGH, PRACTICE, *NORMS),
-        ("HIGH_DIMENSION", "CONTRADICTION"),
-    )
-}
+_WORDS, _COLUMNS = "matrices with an unselectable key", (MOST, HIGH, PRACTICE, *NORMS)
+QUANTITIES = {"matrices": Quantity(matrices, " %", _WORDS, _COLUMNS, ("HIGH_DIMENSION", "CONTRADICTION"))}
 """Quantities of random keys that claims can compare, by the names that YAML entries use."""

@@ -23,13 +23,11 @@ def _rows(tables: Tables, table: str, **where: str) -> pd.DataFrame:
 def majority(tables: Tables, experiment: str) -> str:
     """Return a sentence on the width, learning rate, steps and runs of an experiment of the majority task."""
     metrics = _rows(tables, "majority_metrics", experiment=experiment)
-    table = _rows(tables, "majority_vectors", experiment=experiment) if metrics.empty else metrics
-    if table.empty:
+    if metrics.empty:
         return ""
-    sizes = f"d = {span(table.d_model)}, learning rate {span(table.base_learning_rate, 'g')}"
-    steps = "" if metrics.empty else f"{metrics.step.max():,} steps, "
-    runs, paper = span(table.groupby("variant").seed.nunique()), reported()["majority"]["sizes"]["runs"]
-    return f"{sizes}; {steps}{runs} runs of each variant (the paper: {paper} runs)."
+    sizes = f"d = {span(metrics.d_model)}, learning rate {span(metrics.base_learning_rate, 'g')}"
+    runs, paper = span(metrics.groupby("variant").seed.nunique()), reported()["majority"]["sizes"]["runs"]
+    return f"{sizes}; {metrics.step.max():,} steps, {runs} runs of each variant (the paper: {paper} runs)."
 
 
 def random_keys(tables: Tables, _: str | None) -> str:
@@ -68,15 +66,14 @@ def keys(tables: Tables, model: str, texts: str) -> str:
 
 def pretrained(tables: Tables, model: str) -> str:
     """Return a sentence on a pretrained model's documents, their numbers of keys, and the sizes of its heads."""
-    by_head = "pretrained_keys" in tables
-    table = _rows(tables, "pretrained_keys" if by_head else "attention_ceilings", model=model)
+    table = _rows(tables, "pretrained_keys", model=model)
     if table.empty:
         return ""
-    table = table[table["head" if by_head else "layer"].notna()]
-    heads = table["head"].nunique() if by_head else (table.pairs // table.n_keys).max()
+    table = table[table["head"].notna()]
     whole = table[table.dimensions == table.dimensions.max()]
     documents = f"{model}: {table.context.nunique()} documents of {span(whole.n_keys)} tokens"
-    return f"{documents}, {whole.layer.nunique()} layers of {heads} heads of {span(whole.dimensions)} dimensions."
+    heads = f"{table['head'].nunique()} heads of {span(whole.dimensions)} dimensions"
+    return f"{documents}, {whole.layer.nunique()} layers of {heads}."
 
 
 SIZES: dict[str, Callable[..., str]] = {
