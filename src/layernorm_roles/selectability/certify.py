@@ -48,7 +48,7 @@ def certify(
     2^53, and on a bias where `causal` is given, since the rows of a softmax layer have no order.
 
     >>> certificates = certify([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [1.0, 1.0]])
-    >>> list(certificates.verdict)
+    >>> certificates.verdict.tolist()
     ['selectable', 'selectable', 'selectable', 'unselectable']
     """
     keys = checked(keys, "keys", dimensions=2)
