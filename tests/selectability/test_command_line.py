@@ -133,7 +133,7 @@ REFUSED = [
     ("empty.npy", b"", [], NO_NUMPY),
     ("claims.npy", CLAIMS, [], NO_NUMPY),
     ("objects.npy", np.array([{}, {}]), [], "Python objects"),
-    ("nan.npy", np.array([[1.0, np.nan]]), [], "keys has nan at (0, 1)"),
+    ("nan.npy", np.array([[1.0, np.nan]]), [], "nan.npy: keys has nan at (0, 1)"),
     ("integers.npy", LARGE[:, None], [], "9007199254740993 at (1, 0): expected integers up to 2^53"),
     ("keys.npy", None, ["--tensor", "values"], "holds one array"),
     ("text.parquet", b"not a table", [], "no Parquet table"),

@@ -30,9 +30,9 @@ def in_float64(keys, queries, causal, bias):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("n,c", [(100, 3), (LARGE + 500, 1), (LARGE + 500, 7), (LARGE + 500, 64)])
 def test_leads_are_those_in_float64(n, c, causal):
-    """Entries differ by a hundred orders of magnitude. Some queries lack; a matrix beside this one has all.
+    """Entries differ by a hundred orders of magnitude. Half of the keys are asked about; of some of them queries lack.
 
-    If not causal, each query has a factor of its own for the bias.
+    A matrix beside this one has all queries. If not causal, each query has a factor of its own for the bias.
     """
     rng = np.random.default_rng([c, causal])
     column = 10.0 ** rng.integers(-150, 100, c)
@@ -40,14 +40,15 @@ def test_leads_are_those_in_float64(n, c, causal):
     queries, bias = rng.standard_normal((n, c)) / column, 3 * rng.standard_normal(n)
     queries[rng.random(n) < 0.1] = 0
     factor = np.ones((n, 1)) if causal else rng.lognormal(size=(n, 1))
-    expected, best = in_float64(keys, queries, causal, factor * bias)
+    rows = np.r_[0, 1 + np.flatnonzero(rng.random(n - 1) < 0.5)]
+    expected, best = (each[rows] for each in in_float64(keys, queries, causal, factor * bias))
     asked = queries.any(axis=1)
     stack, given = np.stack([keys, queries]), np.stack([np.ones(n, bool), asked])
     if not causal:
         stack = np.concatenate([stack, np.stack([factor, factor])], axis=2)
-    lead, rival = (
-        found[1] for found in leads(np.stack([-keys, keys]), stack, given, causal, np.stack([-bias, bias]))
-    )
+    both, biases = np.stack([-keys, keys]), np.stack([-bias, bias])
+    asked = asked[rows]
+    lead, rival = (found[1] for found in leads(both, rows, stack[:, rows], given[:, rows], causal, biases))
     np.testing.assert_array_equal(np.isnan(lead), ~asked)
     assert (rival[~asked] == -1).all() and (not (causal and asked[0]) or lead[0] == np.inf)
     asked[0] &= not causal
@@ -63,7 +64,7 @@ def test_rivals_that_float32_cannot_tell_apart(gap):
     keys = np.concatenate([some, some * (1 + gap * rng.standard_normal((LARGE, 1))), 1e-9 * some[:10]])
     queries = rng.standard_normal(keys.shape)
     _, best = in_float64(keys, queries, False, 0.0)
-    _, rival = leads(keys[None], queries[None], queries[None].any(axis=2), False)
+    _, rival = leads(keys[None], np.arange(len(keys)), queries[None], queries[None].any(axis=2), False)
     np.testing.assert_array_equal(rival[0], best)
     scores = (queries.astype(np.float32) @ keys.T.astype(np.float32)).astype(np.float64)
     np.fill_diagonal(scores, -np.inf)
@@ -135,20 +136,23 @@ def test_memory_grows_with_the_keys_and_not_with_their_pairs(spread, arrays, mon
     assert most < arrays * keys.nbytes and verified - before < 2.5 * keys.nbytes
 
 
-@pytest.mark.parametrize("said,expected", [("3", 3), ("0", 7), ("", 7), ("4,2", 7), (" 0 ", 7), (None, 7)])
-def test_the_number_of_cores_is_what_was_said_if_that_is_a_number_of_cores(said, expected, monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(7), raising=False)
+@pytest.mark.parametrize(
+    "said,kept_to,counted,expected",
+    [(said, 7, 9, 7) for said in ("0", "", "4,2", " 0 ", None)]
+    + [("3", 7, 9, 3), (None, None, 9, 9), (None, None, None, 1)],
+)
+def test_the_number_of_cores_is_what_was_said_or_those_that_the_process_may_use(
+    said, kept_to, counted, expected, monkeypatch
+):
+    """Not every system keeps a process to some of the cores."""
+    if kept_to is None:
+        monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    else:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(kept_to), raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: counted)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if said is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", said)
-    assert cores() == expected
-
-
-@pytest.mark.parametrize("counted,expected", [(9, 9), (None, 1)])
-def test_all_cores_are_used_where_the_system_keeps_no_process_to_some(counted, expected, monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: counted)
     assert cores() == expected
 
 

@@ -81,10 +81,3 @@ CORNERS, THIRDS, WIDE = [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)], [1 / 3] * 3, [(0.0
 def test_a_point_is_exactly_in_the_hull_of_its_support(corners, point, weights, inside):
     points, n = np.array([*corners, point]), len(corners)
     assert in_hull_exactly(points, n, np.arange(n), np.array(weights), biased=False) == inside
-
-
-@pytest.mark.parametrize(("bias", "inside"), [(2.0, True), (np.nextafter(2.0, 3), False), (1.0, True)])
-def test_a_key_that_can_only_tie_with_others_by_its_bias_is_in_their_hull(bias, inside):
-    """Half way between two keys of biases 1 and 3 it ties at a bias of 2, and wins with more."""
-    points = np.array([(0.0, 1.0), (1.0, 3.0), (0.5, bias)])
-    assert in_hull_exactly(points, 2, np.arange(2), np.array([0.5, 0.5]), biased=True) == inside

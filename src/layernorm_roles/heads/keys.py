@@ -41,11 +41,6 @@ def cut(keys: Float[np.ndarray, "heads n d"], dimensions: int) -> Float[np.ndarr
     return centred @ components.swapaxes(1, 2)
 
 
-def _without_eps(keys: Float[np.ndarray, "*heads n d"] | None) -> Float[np.ndarray, "*heads n d"] | None:
-    """Keys that come out of a norm's scaling, scaled once more with eps = 0: an eps changes their lengths only."""
-    return None if keys is None else norms.scale(torch.from_numpy(keys)).numpy()
-
-
 def stacks_at(site: str, layer: Layer, cuts: Sequence[int]) -> list[Stack]:
     """The matrices of keys of a layer at a site: one in the residual stream, or one for each key head.
 
@@ -56,15 +51,16 @@ def stacks_at(site: str, layer: Layer, cuts: Sequence[int]) -> list[Stack]:
     """
     if site == "head_cut":
         return [cut(layer.keys, d) for d in cuts if d < min(layer.keys.shape[1:])]
-    keys = {
-        "before_norm": lambda: layer.before_norm,
-        "after_norm": lambda: layer.attention_input,
-        "head": lambda: layer.keys,
-        "head_without_norm": lambda: keys_without_norm(layer),
-        "after_norm_exact": lambda: _without_eps(layer.attention_input),
-        "head_exact": lambda: _without_eps(layer.keys),
-    }[site]()
-    return [] if keys is None else [keys.reshape(-1, *keys.shape[-2:])]
+    if site == "head_without_norm":
+        keys = keys_without_norm(layer)
+    else:
+        known = {"before_norm": layer.before_norm, "after_norm": layer.attention_input, "head": layer.keys}
+        keys = known[site.removesuffix("_exact")]
+    if keys is None:
+        return []
+    if site.endswith("_exact"):  # scaled once more: an eps changes the lengths of keys only
+        keys = norms.scale(torch.from_numpy(keys)).numpy()
+    return [keys.reshape(-1, *keys.shape[-2:])]
 
 
 class CertifiedKeys(NamedTuple):

@@ -47,12 +47,11 @@ def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
     try:
         given = np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:
+        fault = f"not an array: {error}"
         if hasattr(values, "detach"):
-            use = "layernorm_roles.selectability.as_matrix"
-            raise ValueError(
-                f"{name}: a tensor that NumPy does not read ({error}): pass {use}({name})"
-            ) from None
-        raise ValueError(f"{name}: not an array: {error}") from None
+            use = f"layernorm_roles.selectability.as_matrix({name})"
+            fault = f"a tensor that NumPy does not read ({error}): pass {use}"
+        raise ValueError(f"{name}: {fault}") from None
     if np.ma.is_masked(values):
         where = _first(np.ma.getmaskarray(values))
         raise ValueError(

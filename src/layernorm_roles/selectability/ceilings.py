@@ -40,8 +40,6 @@ from layernorm_roles.selectability.ceilings_bounds import Bounds
 from layernorm_roles.selectability.ceilings_newton import CeilingProblem, minimise
 from layernorm_roles.selectability.ceilings_queries import QueryEllipsoid
 
-__all__ = ["Ceilings", "QueryEllipsoid", "ceilings"]
-
 _AGREES = 1e-9  # relative difference that other processors' roundings may make when bounds are computed again
 
 
@@ -149,10 +147,11 @@ def _matching(queries: QueryEllipsoid, d: int) -> QueryEllipsoid:
 
 
 class _Distinct:
-    """The distinct rows of `keys`, whitened (to mean 0 and covariance 1), and the number of copies of each."""
+    """The distinct rows of `keys`, whitened (to mean 0 and covariance 1), their first places, and numbers of copies."""
 
     def __init__(self, keys: Float[np.ndarray, "n d"], null: float):
-        self.keys, place, self.copies = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+        every = {"return_index": True, "return_inverse": True, "return_counts": True}
+        self.keys, self.first, place, self.copies = np.unique(keys, axis=0, **every)
         self.place: Int[np.ndarray, " n"] = place.reshape(-1)
         self.at = coordinates.whiten(self.keys[None], null, 0.0)
         self.whitened: Float[np.ndarray, "m r"] = self.at.of(slice(None), slice(None))[0]
@@ -174,9 +173,6 @@ def _bounds(keys, queries, query, proof, null) -> Bounds:
     if queries is not None:
         return ceilings_bounds.over_ellipsoid(keys, queries, query, proof)
     distinct = _Distinct(keys, null)
-    first = np.zeros(len(distinct.keys), dtype=int)
-    first[distinct.place] = np.arange(len(keys))
-    bounds = ceilings_bounds.over_all_queries(
-        distinct.keys, distinct.whitened, distinct.copies, query[first], proof[first]
-    )
+    stored = query[distinct.first], proof[distinct.first]
+    bounds = ceilings_bounds.over_all_queries(distinct.keys, distinct.whitened, distinct.copies, *stored)
     return Bounds(bounds.lower[distinct.place], bounds.upper[distinct.place])

@@ -1,6 +1,6 @@
 """`QueryEllipsoid`: the queries that an attention head can compute from the outputs of a LayerNorm or RMSNorm."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -63,7 +63,7 @@ class QueryEllipsoid:
             stretched -= stretched.mean(axis=1, keepdims=True)
         centre = _vector(b_q, "b_q", d_head) + w_q @ bias
         ellipsoid = cls(scale * centre, scale * np.sqrt(d_model) * stretched).principal()
-        return cls(ellipsoid.centre, ellipsoid.axes, filled=ellipsoid.axes.shape[1] < d_model - projected)
+        return replace(ellipsoid, filled=ellipsoid.axes.shape[1] < d_model - projected)
 
     def __repr__(self) -> str:
         d, r = self.axes.shape

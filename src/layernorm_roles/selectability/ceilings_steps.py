@@ -2,6 +2,7 @@
 
 Eight keys are solved at once, as lanes of arrays whose last axis has length 8, so that every inner loop is one vector
 instruction. A symmetric matrix is its lower triangle, row by row: entry (a, c), c <= a, is at a (a + 1) / 2 + c.
+Squares are products, since numba compiles x ** 2 in another way after a power of an array, with other roundings.
 """
 
 from typing import NamedTuple
@@ -68,7 +69,7 @@ def _load(second, mean, gradient, point, shift, start, bounded, work):
         for a in range(r):
             row = a * (a + 1) // 2
             total = -gradient[a, j]
-            size += second[row + a, j] + gradient[a, j] ** 2
+            size += second[row + a, j] + gradient[a, j] * gradient[a, j]
             for c in range(a + 1):
                 value = second[row + c, j] - mean[a, j] * mean[c, j]
                 work.curvature[row + c, lane] = value
@@ -147,14 +148,14 @@ def _on_sphere_or_inside(work):
     for a in range(r):
         row = a * (a + 1) // 2
         for lane in range(_LANES):
-            work.length[lane] += work.v[a, lane] ** 2
+            work.length[lane] += work.v[a, lane] * work.v[a, lane]
             work.scratch[a, lane] = work.v[a, lane]
         for e in range(a):
             for lane in range(_LANES):
                 work.scratch[a, lane] -= work.factor[row + e, lane] * work.scratch[e, lane]
         for lane in range(_LANES):
             work.scratch[a, lane] *= work.factor[row + a, lane]
-            work.slope[lane] += work.scratch[a, lane] ** 2
+            work.slope[lane] += work.scratch[a, lane] * work.scratch[a, lane]
     for lane in range(_LANES):
         square, shift = work.length[lane], work.shift[lane]
         length = np.sqrt(square)

@@ -120,8 +120,8 @@ class Certificates:
 
         return pd.DataFrame(self.columns())
 
-    def count(self, verdict: str) -> np.ndarray:
-        """The number of keys with `verdict` ('selectable', 'unselectable' or 'borderline') in each matrix."""
+    def count(self, verdict: str) -> np.int64 | Int[np.ndarray, "*stack"]:
+        """The number of keys with `verdict`, such as 'selectable': one number, or for a stack one for each matrix."""
         return (self.verdict == verdict).sum(axis=-1)
 
     def query(self, i: int) -> Float[np.ndarray, " d"] | None:
@@ -191,7 +191,7 @@ def evaluate(keys, bias, queries, support, weights, causal) -> tuple[np.ndarray,
         blocks = row_blocks(n, keys[:, 0].size)
         size = np.concatenate([abs(double(queries[:, rows])) @ s[:, :, None] for rows in blocks], axis=1)
         size = size[:, :, 0] + s_b[:, None]
-        lead, _ = leads(keys, queries, queries.any(axis=2), causal, bias)
+        lead, _ = leads(keys, np.arange(n), queries, queries.any(axis=2), causal, bias)
         precise = (size > _SMALLEST_SIZE) & (size < _LARGEST_SIZE)
         margin = np.divide(lead, size, out=np.full_like(lead, np.nan), where=precise)
         if causal:

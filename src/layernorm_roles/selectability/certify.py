@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from layernorm_roles.compiling import compilation_notice
 from layernorm_roles.selectability import coordinates, directions, search
 from layernorm_roles.selectability.arrays import Flags, Keys, Numbers, Rows, checked, double, row_blocks
-from layernorm_roles.selectability.boundary import MOST_EXACT, NO_WEIGHT, in_hull_exactly, surely_inside
+from layernorm_roles.selectability.boundary import NO_WEIGHT, in_hull_exactly, surely_inside
 from layernorm_roles.selectability.certificates import (
     BORDERLINE,
     SELECTABLE,
@@ -48,7 +48,7 @@ def certify(
     2^53, and on a bias where `causal` is given, since the rows of a softmax layer have no order.
 
     >>> certificates = certify([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [1.0, 1.0]])
-    >>> list(certificates.verdict)
+    >>> certificates.verdict.tolist()
     ['selectable', 'selectable', 'selectable', 'unselectable']
     """
     keys = checked(keys, "keys", dimensions=2)
@@ -125,7 +125,8 @@ def _search(keys: Keys, bias: Numbers | None, causal: bool) -> _Searched:
         known = directions.Directions(keys, bias, causal, _ENOUGH * tolerance, state, queries)
         if bias is None:
             known.try_keys()
-        rows, exact, inside = np.empty(0, int), np.empty((m, 0, d)), None
+        rows, exact = np.empty(0, int), np.empty((m, 0, d))
+        others, mean = np.empty((m, 0, 1), int), np.empty((m, 0, 1))
         rank, sharp, whole = np.zeros(m, int), np.zeros(m, bool), np.zeros(m, bool)
         if (state == search.OPEN).any():
             at = coordinates.whiten(keys, coordinates.NULL[keys.dtype], tolerance, causal)
@@ -136,15 +137,13 @@ def _search(keys: Keys, bias: Numbers | None, causal: bool) -> _Searched:
         if (state == search.OPEN).any():
             rows = np.flatnonzero((state == search.OPEN).any(axis=0))
             asked = state[:, rows] == search.OPEN
-            sharp, exact, *inside = _search_open(at, state, rows, bias is not None, causal, tolerance)
+            sharp, exact, others, mean = _search_open(at, state, rows, bias is not None, causal, tolerance)
             exact[~asked] = queries[:, rows][~asked]
             queries[:, rows] = exact
-    used = 1 if inside is None else inside[1].shape[2]
-    support, weights = np.zeros((m, n, used), np.int32), np.zeros((m, n, used))
-    if inside is not None:
-        a, k = np.nonzero(inside[1].any(axis=2))
-        support[a, rows[k]], some = inside[0][a, k], inside[1][a, k]
-        weights[a, rows[k]] = some / some.sum(axis=1, keepdims=True)
+    support, weights = (np.zeros((m, n, mean.shape[2]), kind) for kind in (np.int32, float))
+    a, k = np.nonzero(mean.any(axis=2))
+    support[a, rows[k]] = others[a, k]
+    weights[a, rows[k]] = mean[a, k] / mean[a, k].sum(axis=1, keepdims=True)
     support[twin >= 0, 0], weights[twin >= 0, 0] = twin[twin >= 0], 1.0
     return _Searched(state, queries, support, weights, twin >= 0, rows, exact, rank, sharp, whole)
 
@@ -242,16 +241,14 @@ def _verdicts(
     if not biased:
         asked = inside & (result.whole & ~believed)[:, None] & (code == BORDERLINE)
         code[_in_a_simplex(result, keys, asked)] = UNSELECTABLE
-    to_prove = np.argwhere((code == BORDERLINE) & (residual <= tolerance))
-    if len(to_prove) and keys.shape[2] + biased <= MOST_EXACT:
-        data = _with_bias(keys, bias)
-        for a, i in to_prove.tolist():
-            support, weights = result.support[a, i], result.weights[a, i]
-            # A tie lies on a face, so fewer keys than span the space hold it; one in a full simplex is inside by
-            # rounding. Where rounding was left out of the search, that is asked exactly as well.
-            on_face = (weights > NO_WEIGHT).sum() <= result.rank[a] + biased
-            if (on_face or inside[a, i]) and in_hull_exactly(data[a], i, support, weights, biased=biased):
-                code[a, i] = UNSELECTABLE
+    data = _with_bias(keys, bias)
+    for a, i in np.argwhere((code == BORDERLINE) & (residual <= tolerance)).tolist():
+        support, weights = result.support[a, i], result.weights[a, i]
+        # A tie lies on a face, so fewer keys than span the space hold it; one in a full simplex is inside by
+        # rounding. Where rounding was left out of the search, that is asked exactly as well.
+        on_face = (weights > NO_WEIGHT).sum() <= result.rank[a] + biased
+        if (on_face or inside[a, i]) and in_hull_exactly(data[a], i, support, weights, biased=biased):
+            code[a, i] = UNSELECTABLE
     return code
 
 

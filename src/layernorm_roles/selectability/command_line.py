@@ -9,9 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -44,16 +42,14 @@ What is printed and written:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command certify-keys. Returns 0; 2, after a line on standard error, for bad input; 130 after Ctrl-C."""
-    file = ""
     try:
         options = _parser().parse_args(arguments)
-        file = options.file
         _run(options)
         return 0
     except (ValueError, OSError) as error:
         fault = str(error)
     except MemoryError:
-        fault = f"{file}: too large for the memory"
+        fault = f"{options.file}: too large for the memory"
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     print(f"certify-keys: {_printable(fault)}", file=sys.stderr)
@@ -157,18 +153,14 @@ def _check(options: argparse.Namespace) -> None:
     inputs = [path for path in (options.file, options.bias) if path]
     if options.header and not any(path.suffix == ".csv" for path in inputs):
         raise ValueError("--header: expected only with a .csv file")
-    if options.out:
-        _check_output(options.out, inputs)
-
-
-def _check_output(out: Path, inputs: list[Path]) -> None:
+    if (out := options.out) is None:
+        return
     if out.suffix not in (".parquet", ".csv"):
         raise ValueError(f"{out}: --out has the ending {out.suffix!r}: expected one of .parquet, .csv")
     if out.is_dir():
         raise ValueError(f"{out}: --out is a folder: expected a file")
-    for path in inputs:
-        if out.resolve() == path.resolve() or (out.exists() and path.exists() and out.samefile(path)):
-            raise ValueError(f"{out}: --out would overwrite what is read; choose another file")
+    if out.exists() and any(path.exists() and out.samefile(path) for path in inputs):
+        raise ValueError(f"{out}: --out would overwrite what is read; choose another file")
     try:  # now, since the search for verdicts may take an hour before they are written
         out.parent.mkdir(parents=True, exist_ok=True)
         _partial(out).touch()
@@ -197,61 +189,49 @@ def _certified(
     keys: np.ndarray, bias: np.ndarray | None, causal: bool, flat: bool, every: float = 10.0
 ) -> Certificates:
     """Certificates of the keys, verified, with a line of progress on standard error every `every` seconds."""
+    began, done, size = time.monotonic(), threading.Event(), " x ".join(f"{n:,}" for n in keys.shape)
 
-    def prove() -> Certificates:
+    def report() -> None:
+        while not done.wait(every):
+            words = filter(None, (f"{time.monotonic() - began:.0f} s", Work.in_words()))
+            print(f"certify-keys: {size}: {'; '.join(words)}", file=sys.stderr, flush=True)
+
+    # Ctrl-C is to end the process at once: a Python exception would wait for compiled code.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=report, daemon=True).start()
+    try:
         certificates = certify(keys, bias, causal, flat)
         certificates.verify(keys, bias)
         return certificates
-
-    began, in_main = time.monotonic(), threading.current_thread() is threading.main_thread()
-    # A thread works, and this one prints. Ctrl-C, which only the main thread gets, is to end the process at once: a
-    # Python exception would wait for compiled code.
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL) if in_main else None
-    try:
-        with ThreadPoolExecutor(1) as thread:
-            result = thread.submit(prove)
-            while not wait([result], every).done:
-                size = " x ".join(f"{n:,}" for n in keys.shape)
-                words = filter(None, (f"{time.monotonic() - began:.0f} s", Work.in_words()))
-                print(f"certify-keys: {size}: {'; '.join(words)}", file=sys.stderr, flush=True)
-            return result.result()
     finally:
-        if in_main:
-            signal.signal(signal.SIGINT, before)
+        done.set()
+        signal.signal(signal.SIGINT, before)
 
 
 def _write(options: argparse.Namespace, certificates: Certificates, first: int) -> None:
     """Write verdicts, and to Parquet their proofs, to the file of --out, whole or not at all; key 0 is row `first`."""
-    out = options.out
-    partial_file = _partial(out)
+    out, schema = options.out, SCHEMAS["key_verdicts"]
+    if out.suffix == ".csv":
+        schema = pa.schema([field for field in schema if not pa.types.is_list(field.type)])
     n, d = certificates.queries.shape
-    blocks = (_columns(certificates, rows, first) for rows in row_blocks(n, d))
+    tables = (_table(certificates, rows, first, schema) for rows in row_blocks(n, d))
+    partial_file = _partial(out)
     try:
         if out.suffix == ".csv":
-            names = [field.name for field in SCHEMAS["key_verdicts"] if not pa.types.is_list(field.type)]
             with partial_file.open("w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file, lineterminator="\n")
-                writer.writerow(names)
-                for columns in blocks:
-                    rows = zip(*(columns[name].tolist() for name in names), strict=True)
-                    writer.writerows([["" if value != value else value for value in row] for row in rows])
+                writer.writerow(schema.names)
+                for table in tables:
+                    writer.writerows(zip(*table.to_pydict().values(), strict=True))
         else:
-            asked = {
-                "file": str(options.file),
-                "tensor": options.tensor,
-                "bias": None if options.bias is None else str(options.bias),
-                "bias_tensor": options.bias_tensor,
-                "rows": None if options.rows is None else [first, first + n],
-                "causal": options.causal,
-                "flat": options.flat,
-            }
-            origin = provenance(asked, "cpu")
-            schema = SCHEMAS["key_verdicts"].with_metadata({"table": "key_verdicts", **origin})
+            asked = {name: getattr(options, name) for name in ("tensor", "bias_tensor", "causal", "flat")}
+            asked |= {"file": str(options.file), "bias": options.bias and str(options.bias)}
+            asked["rows"] = options.rows and [first, first + n]
+            schema = schema.with_metadata({"table": "key_verdicts", **provenance(asked, "cpu")})
             # Opened by Python, since pyarrow takes no path that is not in UTF-8.
             with partial_file.open("wb") as file, pq.ParquetWriter(file, schema, **STORED) as writer:
-                for columns in blocks:
-                    arrays = [pa.array(columns[field.name], field.type, from_pandas=True) for field in schema]
-                    writer.write_table(pa.table(arrays, schema))
+                for table in tables:
+                    writer.write_table(table)
         # A checksum is there if the new file replaces a table of this project.
         files.checksum_file(out).unlink(missing_ok=True)
         partial_file.replace(out)
@@ -261,11 +241,12 @@ def _write(options: argparse.Namespace, certificates: Certificates, first: int) 
         partial_file.unlink(missing_ok=True)
 
 
-def _columns(certificates: Certificates, rows: slice, first: int) -> dict[str, Any]:
+def _table(certificates: Certificates, rows: slice, first: int, schema: pa.Schema) -> pa.Table:
     columns = certificates.columns(rows)
     columns["key"] += first
     columns["support"] = [None if support is None else support + first for support in columns["support"]]
-    return columns
+    arrays = [pa.array(columns[field.name], field.type, from_pandas=True) for field in schema]
+    return pa.table(arrays, schema)
 
 
 def _printable(text: str) -> str:
@@ -297,7 +278,3 @@ def summary(path: Path, keys: np.ndarray, certificates: Certificates, taken: str
         lines.append(f"  largest residual {residuals.max():.3g}")
     lines.append(f"  exact duplicates {certificates.duplicates:,}; every certificate verified")
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -174,15 +174,11 @@ def whiten(keys: Keys, null: float, tolerance: float, causal: bool = False) -> C
     rank = varies.sum(axis=(1, 2))
     used = np.argsort(~varies, axis=2, kind="stable")[:, :, : max(1, rank.max())]
     axes, spread, varies = (np.take_along_axis(part, used, 2) for part in (axes, spread, varies))
-    inverse = np.where(varies, 1 / np.where(varies, spread, 1), 0)
-    if len(blocks) > 1:
-        whole = None
-    else:
-        whole = np.take_along_axis(whole, used, 2)
-        whole *= inverse
+    inverse = np.divide(1, spread, out=np.zeros_like(spread), where=varies)
+    whole = np.take_along_axis(whole, used, 2) * inverse if len(blocks) == 1 else None
     thinnest = np.where(varies, spread, 1).min(axis=(1, 2))
-    away = distance > _TINY  # the others have no direction to be pushed in
-    push = np.where(away, tolerance / np.where(away, distance, 1), 0)
+    # A key as near the mean as `_TINY` has no direction to be pushed in.
+    push = np.divide(tolerance, distance, out=np.zeros((m, n)), where=distance > _TINY)
     return Coordinates(
         keys=keys,
         whole=whole,
@@ -243,8 +239,8 @@ def append_bias(at: Coordinates, bias: Numbers, null: float, tolerance: float) -
     linear = np.concatenate([at.of(every, rows) @ slope for rows in blocks], axis=1)[:, :, 0]
     rest = scaled - linear
     spread = np.sqrt((rest**2).mean(axis=1, keepdims=True))
-    inverse = np.where(spread > null, 1 / np.where(spread > null, spread, 1), 0)
-    unit = np.where(spread > null, inverse, 1)
+    unit = np.divide(1, spread, out=np.ones_like(spread), where=spread > null)
+    inverse = np.where(spread > null, unit, 0)
     r, d = at.B.shape[1:]
     B = np.zeros((len(bias), r + 1, d + 1))
     B[:, :r, :d] = at.B

@@ -19,32 +19,6 @@ _REFLECT = 32  # dimensions from which braid reflect saves more searches than it
 _BIAS = 0.3  # the factor of the bias in the first query of a key whose own last coordinate is below
 
 
-class _Own:
-    """The keys as queries, up to positive factors and 0 in constant columns, computed at an index [matrices, rows]."""
-
-    def __init__(self, keys: Keys):
-        self.keys, self.exponent, varies = keys, exponents(keys), varying(keys)
-        largest = self.exponent.max(axis=1, keepdims=True, where=varies, initial=-(1 << 12))
-        # A query for a column scaled by 2**exponent is multiplied by that, and so is a scaled key to be as it was.
-        self.factor = np.exp2(2.0 * np.minimum(self.exponent - largest, 0)) * varies
-
-    def __getitem__(self, part: tuple[slice, Rows]) -> Float[np.ndarray, "a k d"]:
-        a, _ = part
-        scaled = scaled_by(self.keys[part], self.exponent[a])
-        scaled *= self.factor[a][:, None]
-        return of_size_one(scaled, self.exponent[a])[0]
-
-
-@dataclass
-class _Some:
-    rows: Rows
-    queries: Float[np.ndarray, "m k columns"]
-
-    def __getitem__(self, part: tuple[slice, np.ndarray]) -> Float[np.ndarray, "a j columns"]:
-        a, rows = part
-        return self.queries[a, np.searchsorted(self.rows, rows)]
-
-
 @dataclass
 class Directions:
     """Tries guessed queries for keys and stores those that give their key the strictly highest score in `queries`.
@@ -63,19 +37,27 @@ class Directions:
     queries: Float[np.ndarray, "m n d"]
 
     def try_keys(self) -> None:
-        """Try every key whose state is OPEN as a query that selects that key; only for keys without a bias."""
-        own, every = _Own(self.keys), slice(None)
-        lead, _ = leads(self.keys, own, self.state == OPEN, self.causal)
-        wins = lead > self.enough
-        won = np.flatnonzero(wins.any(axis=0))
-        for part in row_blocks(len(won), self.keys[:, 0].size):
-            self._enter(won[part], wins[:, won[part]], own[every, won[part]])
+        """Try every key whose state is OPEN as a query that selects that key; only for keys without a bias.
+
+        Queries are the keys up to positive factors, and 0 in constant columns.
+        """
+        exponent, varies = exponents(self.keys), varying(self.keys)
+        largest = exponent.max(axis=1, keepdims=True, where=varies, initial=-(1 << 12))
+        # A query for a column scaled by 2**exponent is multiplied by that, and so is a scaled key to be as it was.
+        factor = (np.exp2(2.0 * np.minimum(exponent - largest, 0)) * varies)[:, None]
+        for rows in self._open_rows():
+            own, _ = of_size_one(scaled_by(self.keys[:, rows], exponent) * factor, exponent)
+            lead, _ = leads(self.keys, rows, own, self.state[:, rows] == OPEN, self.causal)
+            self._enter(rows, lead > self.enough, own)
+
+    def _open_rows(self) -> list[Rows]:
+        """The keys that are OPEN in some matrix, in blocks."""
+        still = np.flatnonzero((self.state == OPEN).any(axis=0))
+        return [still[part] for part in row_blocks(len(still), self.keys[:, 0].size)]
 
     def try_whitened(self, at: Coordinates) -> None:
         """Try for every OPEN key its whitened coordinates as a query and, from 32 dimensions on, reflected ones."""
-        still = np.flatnonzero((self.state == OPEN).any(axis=0))
-        for part in row_blocks(len(still), self.keys[:, 0].size):
-            rows = still[part]
+        for rows in self._open_rows():
             W = at.of(slice(None), rows)
             first = W.copy()
             if self.bias is not None:
@@ -89,14 +71,12 @@ class Directions:
     ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
         """Try those of queries Q, for whitened keys `rows`, that are `given`; returns these keys' leads and rivals."""
         queries, size = at.queries_for_data(Q)
-        asked = np.zeros(self.state.shape, bool)
-        asked[:, rows] = given & (size > 0)
-        lead, rival = leads(self.keys, _Some(rows, queries), asked, self.causal, self.bias)
-        wins = lead[:, rows] > self.enough
+        lead, rival = leads(self.keys, rows, queries, given & (size > 0), self.causal, self.bias)
+        wins = lead > self.enough
         if self.bias is not None:
             wins &= queries[:, :, -1] > 0
         self._enter(rows, wins, queries if self.bias is None else at.answers(Q))
-        return lead[:, rows] * size, rival[:, rows]
+        return lead * size, rival
 
     def _enter(self, rows: Rows, wins: Bool[np.ndarray, "m k"], queries: Float[np.ndarray, "m k d"]) -> None:
         a, k = np.nonzero(wins)

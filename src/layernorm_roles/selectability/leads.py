@@ -4,12 +4,10 @@ Small matrices are compared in float64. In large ones float32, whose errors are 
 pairs, in blocks on all cores, and float64 decides the rest. No number depends on how many cores there are.
 """
 
-from typing import Any
-
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
-from layernorm_roles.selectability.arrays import Flags, Keys, Numbers, Rows, double, largest_magnitude
+from layernorm_roles.selectability.arrays import Keys, Numbers, Rows, double, largest_magnitude
 from layernorm_roles.selectability.threads import on_all_cores
 from layernorm_roles.slices import slices
 
@@ -25,34 +23,39 @@ _UNIT = 2.0**-24  # relative error of one operation in float32
 
 
 def leads(
-    keys: Keys, queries: Any, given: Flags, causal: bool, bias: Numbers | None = None
-) -> tuple[Numbers, Int[np.ndarray, "m n"]]:
-    """The lead q_i.k_i + b_i - max_j (q_i.k_j + b_j) of every key i over its rivals j, and the index of the best rival.
+    keys: Keys,
+    rows: Rows,
+    queries: Float[np.ndarray, "m k c"],
+    given: Bool[np.ndarray, "m k"],
+    causal: bool,
+    bias: Numbers | None = None,
+) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
+    """The lead q.k_i + b_i - max_j (q.k_j + b_j) of each key i of `rows` over its rivals j, and the best rival's index.
 
-    All arrays are finite; query i is meant for key i. `queries` (m, n, c) is an array, or computes queries at an index
-    [slice of matrices, keys]; with a bias, c may be d + 1, the last entry the bias's factor. The rivals are all other
-    keys or, if `causal`, those before i; without any, the lead is infinite. NaN and -1 where no query is `given`.
+    All arrays are finite. `queries` has for each of the keys the query q that is meant for it; with a bias, c may be
+    d + 1, the last entry the bias's factor. The rivals are all other keys or, if `causal`, those before i; without any,
+    the lead is infinite. NaN and -1 where no query is `given`.
     """
     lead, rival = np.full(given.shape, np.nan), np.full(given.shape, -1)
     of_matrices = _of_small if keys.shape[1] < LARGE else _of_large
-    of_matrices(keys, bias, queries, causal, given, lead, rival)
+    of_matrices(keys, bias, rows, queries, causal, given, lead, rival)
     return lead, rival
 
 
-def _of_small(keys, bias, queries, causal, given, lead, rival) -> None:
+def _of_small(keys, bias, rows, queries, causal, given, lead, rival) -> None:
     n = keys.shape[1]
     for part in slices(len(keys), _SCORES // n**2):
         wanted = np.flatnonzero(given[part].any(axis=0))
         some, biases = double(keys[part]), None if bias is None else bias[part]
         for block in slices(len(wanted), _SCORES // n):
-            rows = wanted[block]
-            rivals = slice(0, rows[-1] + 1 if causal else n)
-            scores = _scores(double(queries[part, rows]), some, biases, rivals)
-            own = scores[:, np.arange(len(rows)), rows]
-            _leave_rivals(scores, rows, rivals, causal)
+            at = wanted[block]
+            rivals = slice(0, rows[at[-1]] + 1 if causal else n)
+            scores = _scores(double(queries[part, at]), some, biases, rivals)
+            own = scores[:, np.arange(len(at)), rows[at]]
+            _leave_rivals(scores, rows[at], rivals, causal)
             best = scores.argmax(axis=2)
-            lead[part, rows] = own - np.take_along_axis(scores, best[:, :, None], axis=2)[:, :, 0]
-            rival[part, rows] = best
+            lead[part, at] = own - np.take_along_axis(scores, best[:, :, None], axis=2)[:, :, 0]
+            rival[part, at] = best
     lead[~given], rival[~given] = np.nan, -1
 
 
@@ -80,21 +83,21 @@ def _leave_rivals(scores: Float[np.ndarray, "... k n"], rows: Rows, keys: slice,
         scores[..., inside, rows[inside] - keys.start] = -np.inf
 
 
-def _of_large(keys, bias, queries, causal, given, lead, rival) -> None:
+def _of_large(keys, bias, rows, queries, causal, given, lead, rival) -> None:
     for a in range(len(keys)):
         asked = np.flatnonzero(given[a])
         if causal:
-            lead[a, asked[asked == 0]] = np.inf
-            asked = asked[asked > 0]
+            lead[a, asked[rows[asked] == 0]] = np.inf
+            asked = asked[rows[asked] > 0]
         if len(asked):
-            compare = _Comparison(keys[a], None if bias is None else bias[a], queries, a, causal)
+            compare = _Comparison(keys[a], None if bias is None else bias[a], rows, queries[a], causal)
             blocks = [asked[part] for part in slices(len(asked), _QUERIES)]
-            for rows, result in zip(blocks, on_all_cores(compare, blocks), strict=True):
-                lead[a, rows], rival[a, rows] = result
+            for at, result in zip(blocks, on_all_cores(compare, blocks), strict=True):
+                lead[a, at], rival[a, at] = result
 
 
 class _Comparison:
-    """Computes leads in one large matrix of keys (n, d) with bias (n,), number `a` of the matrices of `queries`.
+    """Computes leads in one large matrix of keys (n, d) with bias (n,), of keys `rows` (k,) by their `queries` (k, c).
 
     Columns of keys, and the bias, are scaled by powers of two to entries below 1 and centred, which shifts all scores
     of a query alike; queries are scaled accordingly and to length 1. In float32 the product of a key k and a query q of
@@ -104,8 +107,10 @@ class _Comparison:
     that is not the best.
     """
 
-    def __init__(self, keys: np.ndarray, bias: np.ndarray | None, queries: Any, a: int, causal: bool):
-        self.keys, self.bias, self.queries, self.a, self.causal = keys, bias, queries, a, causal
+    def __init__(
+        self, keys: np.ndarray, bias: np.ndarray | None, rows: Rows, queries: np.ndarray, causal: bool
+    ):
+        self.keys, self.bias, self.rows, self.queries, self.causal = keys, bias, rows, queries, causal
         n, kind = len(keys), keys.dtype if bias is None else np.dtype(np.float64)
         largest = double(largest_magnitude(keys, axis=0))
         if bias is not None:
@@ -128,9 +133,9 @@ class _Comparison:
         some -= self.centre
         return some
 
-    def __call__(self, rows: Rows) -> tuple[Float[np.ndarray, " k"], Int[np.ndarray, " k"]]:
-        """The leads of the keys `rows`, each of which must have a rival, and the indices of their best rivals."""
-        own = double(self.queries[self.a : self.a + 1, rows][0])
+    def __call__(self, at: Rows) -> tuple[Float[np.ndarray, " k"], Int[np.ndarray, " k"]]:
+        """The leads of the keys `rows[at]`, each of which must have a rival, and the indices of their best rivals."""
+        rows, own = self.rows[at], double(self.queries[at])
         tiles = slices(int(rows.max()) + 1 if self.causal else len(self.keys), _KEYS)
         best = self._best_in_float32(own, rows, tiles)
         close = best >= best.max(axis=1, keepdims=True) - self.slack

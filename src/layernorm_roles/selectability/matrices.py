@@ -194,12 +194,7 @@ def _from_bfloat16(path: Path, name: str, shape: list[int]) -> np.ndarray:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         first, last = json.loads(file.read(length))[name]["data_offsets"]
-    half = (
-        np.memmap(path, "<u2", "r", 8 + length + first, ((last - first) // 2,))
-        if last > first
-        else np.zeros(0)
-    )
-    whole = half.astype("<u4")
+        whole = np.fromfile(file, "<u2", (last - first) // 2, offset=first).astype("<u4")
     whole <<= 16
     return whole.view("<f4").reshape(shape)
 

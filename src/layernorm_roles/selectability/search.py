@@ -29,14 +29,11 @@ from layernorm_roles.selectability.sums import combine, dot, sums
 from layernorm_roles.selectability.threads import on_all_cores
 from layernorm_roles.slices import slices
 
-OPEN = 0
-"""State of a key for which neither a query that puts it first nor a weighted mean of others that equals it is known."""
-SELECTABLE = 1
-"""State of a key for which a query is known that gives it the strictly highest score."""
-INSIDE = 2
-"""State of a key that equals another, or is in the others' convex hull even when pushed outwards by the tolerance."""
-ON_EDGE = 3
-"""State of a key in the others' convex hull that is not known to be in it when pushed outwards by the tolerance."""
+OPEN, SELECTABLE, INSIDE, ON_EDGE = range(4)
+"""States of a key in the search for certificates. OPEN: neither a query that puts the key first nor a weighted mean of
+others that equals it is known. SELECTABLE: a query is known that gives it the strictly highest score. INSIDE: it equals
+another key, or is in the others' convex hull even when pushed outwards by the tolerance. ON_EDGE: it is in that hull,
+but not known to be in it when pushed outwards."""
 
 _ELSEWHERE = 4  # state of an open key of a large matrix while another group of keys is searched
 _GROUP, _GROUPS = 128, 16  # open keys in a group, and groups in a round of a large matrix
