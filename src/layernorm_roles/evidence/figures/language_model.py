@@ -62,7 +62,7 @@ def losses(metrics: pd.DataFrame) -> Figure:
     """
     single = of_single_points(metrics)
     models = single.model[(single.variant != BASE) & ~single.model.isin(SHOWN_ALONE)].unique()
-    figure, entries = _rows(metrics, models, "valid_loss")
+    figure, entries = _rows(metrics, [*models], "valid_loss")
     style.legend_below(figure, entries, columns=3, further=[UNIGRAM])
     return figure
 

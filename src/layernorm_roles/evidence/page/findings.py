@@ -45,13 +45,12 @@ def sections(claims: Mapping[str, Judged]) -> tuple[list[dict[str, Any]], list[s
 
 def by_kept_run(claims: Mapping[str, Judged]) -> list[tuple[str, str, Judged]]:
     """Return what the kept reproduction found of claims that this one leaves open: headline, claim, kept verdict."""
-    entries = [entry for entry in TEXT["sections"] if entry["claim"] in claims]
-    kept = [(entry["headlines"], entry["claim"], claims[entry["claim"]].kept) for entry in entries]
-    return [
-        (headlines[judged.row.verdict], claim, judged)
-        for headlines, claim, judged in kept
-        if judged and judged.row.verdict in headlines
-    ]
+    found = []
+    for headlines, claim in ((entry["headlines"], entry["claim"]) for entry in TEXT["sections"]):
+        kept = claims[claim].kept if claim in claims else None
+        if kept and kept.row.verdict in headlines:
+            found.append((headlines[kept.row.verdict], claim, kept))
+    return found
 
 
 def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:

@@ -50,11 +50,6 @@ class Judged(NamedTuple):
         return f"{mean}\u00a0% [{low}, {high}]"
 
     @property
-    def runs(self) -> str:
-        """The number of independent runs behind the claim's number, as text; empty if nothing is random."""
-        return f"{self.row.n_seeds:,}" if self.row.n_seeds > 1 else ""
-
-    @property
     def corrected(self) -> str:
         """The claim's p-value with Holm's correction for the number of primary claims; empty if it has none."""
         return "" if pd.isna(self.row.p_holm) else f"p = {self.row.p_holm:.2g} with Holm's correction"
@@ -112,7 +107,7 @@ def claims(table: pd.DataFrame) -> Readable:
         "Found, 95 % interval": lambda judged: judged.measured or MISSING,
         "Reported": lambda judged: typeset(judged.row.paper_value) or MISSING,
         "Control": control,
-        "Runs": lambda judged: judged.runs or MISSING,
+        "Runs": lambda judged: f"{judged.row.n_seeds:,}" if judged.row.n_seeds > 1 else MISSING,
         "Effect over the reported one": lambda judged: judged.size or MISSING,
     }
     return Readable(table.drop(columns="setting"), [grid(judged(table).values(), cells, texts=7)])
