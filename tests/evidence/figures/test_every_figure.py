@@ -44,10 +44,8 @@ def without(part, name, variant):
 def functions(folder, returns):
     """The public functions of the modules in a folder of the evidence that return a figure or a readable table."""
     found = re.compile(rf"^def ([a-z]\w*)\([^)]*\) -> {returns}:", re.MULTILINE)
-    paths = (EVIDENCE / folder).glob("*.py")
-    return {
-        f"{path.stem}.{name}" for path in paths for name in found.findall(path.read_text(encoding="utf-8"))
-    }
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in (EVIDENCE / folder).glob("*.py")}
+    return {f"{module}.{name}" for module, text in texts.items() for name in found.findall(text)}
 
 
 def test_the_list_names_every_function_and_tables_that_exist_and_claims_name_entries_of_the_list():
@@ -171,7 +169,7 @@ def test_variants_that_meet_in_a_figure_differ_in_colour_or_stroke(vision):
 @EVERY
 def test_every_figure_draws_data_and_names_its_axes(name):
     panels = [
-        axes for axes in world.drawn(name).axes if axes.axison and (axes.has_data() or axes.collections)
+        each for each in world.drawn(name).axes if each.axison and (each.has_data() or each.collections)
     ]
     assert any(axes.get_ylabel() for axes in panels) or name in ROWS_HAVE_NAMES
     columns = {}
