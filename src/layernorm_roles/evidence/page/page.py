@@ -20,6 +20,8 @@ from layernorm_roles.evidence.tables.typography import interval, number, typeset
 from layernorm_roles.evidence.tables.verdicts import judged, rows_of
 
 TITLE = "What LayerNorm does for attention"
+OF_VERDICTS = "claims_forest"
+"""Name of the figure that shows verdicts, which a report without verdicts leaves out."""
 FOLDED = 12
 """Tables of the report with more rows than this are folded until a reader opens them."""
 
@@ -96,7 +98,7 @@ class _Evidence:
             "views": views,
             "vectors": {**vectors.BOX, "views": views},
             "too_small": self.too_small,
-            "overview": list(self._figures(figure.name for figure in shown.GROUPS["verdicts"].figures)),
+            "overview": list(self._figures([OF_VERDICTS])),
             "tally": self._tally(),
             "any_kept": any(each.kept for each in self.claims.values()),
             "sources": [source for source in sections.TEXTS["sources"] if source in cited],
@@ -185,8 +187,7 @@ class _Evidence:
 
     def _figures(self, names: Iterable[str]) -> Iterator[dict[str, Any]]:
         for name in names:
-            of_verdicts = shown.FIGURES[name].group == "verdicts"  # a report without verdicts leaves them out
-            if name in self.pictures and not (self.too_small and of_verdicts):
+            if name in self.pictures and not (self.too_small and name == OF_VERDICTS):
                 yield {"name": name} if name in self.placed else self._picture(name)
                 self.placed.add(name)
 

@@ -119,5 +119,5 @@ def provenance(sources: Sources) -> pd.DataFrame:
         "settings (SHA-256)": "{.config_sha256:.10}",
     }
     keys = ["version", "git_commit", "torch", "python", "device", "config_sha256"]
-    rows = pd.DataFrame.from_dict(sources, "index").reindex(columns=keys).fillna("")
+    rows = pd.DataFrame(sources, index=keys, dtype=object).T.fillna("")
     return grid(rows, cells, texts=len(cells))
