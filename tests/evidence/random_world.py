@@ -223,9 +223,8 @@ def attention_pairs() -> pd.DataFrame:
     run["normalised"] = ("as used", "without norm")
     minilm = {"model": "minilm", "context": range(4), "dimensions": 32, "queries": ("any", "norm")}
     models = (minilm, {"model": "other", "context": 0, "dimensions": 64, "queries": "any"})
-    return pd.concat(
-        [worlds.random_pairs(rng, TOKENS, **run, **model) for model in models], ignore_index=True
-    )
+    parts = (worlds.random_pairs(rng, TOKENS, **run, **model) for model in models)
+    return pd.concat(parts, ignore_index=True)
 
 
 def attention_ceilings() -> pd.DataFrame:

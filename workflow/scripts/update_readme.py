@@ -1,6 +1,6 @@
 from layernorm_roles.job import job
 
 with job(snakemake):
-    from layernorm_roles.evidence.page import readme
+    from layernorm_roles.evidence.page import findings
 
-    readme.update("README.md", snakemake.input[0])
+    findings.update_readme("README.md", snakemake.input[0])

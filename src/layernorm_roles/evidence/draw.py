@@ -1,8 +1,8 @@
 """Draws the figures and writes the readable tables of a reproduction, by their names in shown.yaml."""
 
 from collections.abc import Iterable, Mapping
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from layernorm_roles import shown, store
@@ -18,12 +18,11 @@ def draw(name: str, tables: Mapping[str, Any], settings: Mapping[str, Any]) -> A
     """
     style.theme()
     figure = shown.FIGURES[name]
-    module, _, function = figure.draw.rpartition(".")
-    function = getattr(import_module(f"layernorm_roles.evidence.figures.{module}"), function)
-    frames = [tables[table] for table in figure.inputs]
+    function = resolve_name(f"layernorm_roles.evidence.figures.{figure.draw}")
+    given = [tables[table] for table in figure.inputs]
     if figure.settings:
-        frames.append(settings[figure.settings])
-    return function(*frames, **figure.options)
+        given.append(settings[figure.settings])
+    return function(*given, **figure.options)
 
 
 def draw_groups(plan: Mapping[str, Any], tables: Iterable[str | Path], outputs: Iterable[str | Path]) -> None:

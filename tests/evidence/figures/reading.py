@@ -77,21 +77,16 @@ def curve(axes, label: str) -> Line2D:
 def stroked(axes, color, ls="-", mfc=None, **_) -> Line2D:
     """The one line of more than one point that has the colour and the stroke of a look, and is as hollow."""
     look = (color, ls or "None", mfc == "white")
-    lines = [line for line in axes.lines if len(line.get_xdata()) > 1]
-    looks = [
-        (each.get_color(), each.get_linestyle(), each.get_markerfacecolor() == "white") for each in lines
-    ]
-    (found,) = [line for line, shown in zip(lines, looks, strict=True) if shown == look]
+
+    def shown(line) -> tuple:
+        return line.get_color(), line.get_linestyle(), line.get_markerfacecolor() == "white"
+
+    (found,) = [line for line in axes.lines if len(line.get_xdata()) > 1 and shown(line) == look]
     return found
 
 
 def bars(axes, colour) -> np.ndarray:
     """Lower and upper end of every vertical bar of a colour that the axes show."""
     lines = [c for c in axes.collections if [*map(to_hex, c.get_edgecolor()[:1])] == [to_hex(colour)]]
-    segments = [
-        segment
-        for each in lines
-        for segment in each.get_segments()
-        if len(segment) and np.isfinite(segment).all()
-    ]
-    return np.array([segment[:, 1] for segment in segments]).reshape(-1, 2)
+    ends = [segment[:, 1] for each in lines for segment in each.get_segments() if len(segment)]
+    return np.array([pair for pair in ends if np.isfinite(pair).all()]).reshape(-1, 2)

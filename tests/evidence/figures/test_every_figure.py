@@ -44,10 +44,8 @@ def without(part, name, variant):
 def functions(folder, returns):
     """The public functions of the modules in a folder of the evidence that return a figure or a readable table."""
     found = re.compile(rf"^def ([a-z]\w*)\([^)]*\) -> {returns}:", re.MULTILINE)
-    paths = (EVIDENCE / folder).glob("*.py")
-    return {
-        f"{path.stem}.{name}" for path in paths for name in found.findall(path.read_text(encoding="utf-8"))
-    }
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in (EVIDENCE / folder).glob("*.py")}
+    return {f"{module}.{name}" for module, text in texts.items() for name in found.findall(text)}
 
 
 def test_the_list_names_every_function_and_tables_that_exist_and_claims_name_entries_of_the_list():
@@ -98,6 +96,19 @@ def test_figures_of_variants_without_seeds_are_left_out():
     alone = default(language_model={"wide": wide | {"seeds": {"layernorm": 2}}})
     assert not {"language_model_losses", "figure_heads", "loss_by_rate", "figure_4a"} & alone
     assert {"figure_1c", "statement_fusion", "claims_forest"} <= world.figures({})
+
+
+def test_figures_need_an_experiment_or_a_model_of_their_kind():
+    several, both = {"learning_rate": [0.1, 0.2]}, {"seeds": {"layernorm": 1, "scale": 1}}
+    two = default(majority={"d8": world.D8 | several | both, "d3": world.D3 | both})
+    assert "figure_1b" in two and not {"figure_3", "majority_size_and_projection"} & two
+    of_models = {figure.name for figure in shown.GROUPS["language_model"].figures}
+    gpt, bert = world.MODELS["gpt"], world.MODELS["gpt"] | {"architecture": "bert"}
+    assert not default(language_model={"gpt": gpt | {"steps": [1, 2]}}) & of_models
+    known = {"figure_4a", "figure_4b", "figure_heads", "heads_by_width"}
+    assert default(language_model={"gpt": gpt}) & of_models == known
+    for model in (bert, bert | {"seeds": {"none": 1}}):
+        assert default(language_model={"other": model}) & of_models == {"language_model_losses"}
 
 
 # Legends
@@ -158,7 +169,7 @@ def test_variants_that_meet_in_a_figure_differ_in_colour_or_stroke(vision):
 @EVERY
 def test_every_figure_draws_data_and_names_its_axes(name):
     panels = [
-        axes for axes in world.drawn(name).axes if axes.axison and (axes.has_data() or axes.collections)
+        each for each in world.drawn(name).axes if each.axison and (each.has_data() or each.collections)
     ]
     assert any(axes.get_ylabel() for axes in panels) or name in ROWS_HAVE_NAMES
     columns = {}

@@ -92,12 +92,8 @@ GRID = [
 ]
 LOOKS = {
     "variant": style.each(style.looks_of(["layernorm", "projection", world.OWN]), ls=""),
-    "checkpoint": {
-        "initial": {"mfc": "white"},
-        "final": {},
-        "pretrained": pretrained.TRAINED[True],
-        "random": pretrained.TRAINED[False],
-    },
+    "checkpoint": {"initial": {"mfc": "white"}, "final": {}}
+    | {"pretrained": pretrained.TRAINED[True], "random": pretrained.TRAINED[False]},
     "change": {"left out": pretrained.TRAINED[True]},
     "normalised": pretrained.LOOKS,
     "arrangement": statements.ARRANGEMENTS,

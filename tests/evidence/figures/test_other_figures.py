@@ -25,17 +25,13 @@ def grid(values, part):
     return part.assign(value=values).pivot(index="d", columns="n", values="value").to_numpy()
 
 
+MATRICES = "100 matrices for each n and d\n9 of 12,900 keys borderline"
+OTHERS = "after LayerNorm: none in 900 matrices each"
+
+
 @pytest.mark.parametrize(
     ("name", "norm", "title", "below"),
-    [
-        (
-            "figure_1c",
-            "none",
-            "100 matrices for each n and d\n9 of 12,900 keys borderline",
-            "after LayerNorm: none in 900 matrices each",
-        ),
-        ("figure_1d", "layernorm", "none in 900 matrices", ""),
-    ],
+    [("figure_1c", "none", MATRICES, OTHERS), ("figure_1d", "layernorm", "none in 900 matrices", "")],
 )
 def test_the_paper_s_figures_show_shares_of_matrices(name, norm, title, below):
     table = world.random_keys()
@@ -129,9 +125,8 @@ def test_the_forest_has_the_paper_s_claims_in_reported_effects():
     assert "5.0" in [text.get_text() for text in axes.texts] and axes.get_xlim() == forest.ENDS
     table = world.claims()
     table.loc[table.claim == "accurate", "measured"] = 12.0  # where -8 is reported
-    beyond = {
-        text.get_text(): text.get_ha() for text in world.draw("claims_forest", claims=table).axes[0].texts
-    }
+    (axes,) = world.draw("claims_forest", claims=table).axes
+    beyond = {text.get_text(): text.get_ha() for text in axes.texts}
     assert (beyond["−1.5"], beyond["5.0"]) == ("left", "right")
     assert set(forest.LOOKS) == set(MEANINGS)
     assert len({look["marker"] for look in forest.LOOKS.values()}) == len(MEANINGS)
@@ -168,9 +163,8 @@ def test_geometry_shows_the_radius_of_each_place_and_size_of_eps():
     axes = panels(world.drawn("statement_geometry"))["radius after scaling"]
     marks = [line for line in axes.lines if line.get_linestyle() == "None"]
     radii = world.geometry().query("n == 64 and quantity == 'radius_mean'").sort_values("input_norm")
-    for (place, colour), (eps, stroke) in product(
-        statements.PLACEMENTS.items(), ((1e-5, "-"), (1e-12, "--"))
-    ):
+    strokes = {1e-5: "-", 1e-12: "--"}
+    for (place, colour), (eps, stroke) in product(statements.PLACEMENTS.items(), strokes.items()):
         x, y = stroked(axes, colour, stroke).get_data()
         np.testing.assert_allclose(y, 1 / np.sqrt(1 + eps / x**2) if place == "inside" else x / (x + eps))
         of_place = radii[(radii.eps_placement == place) & (radii.eps == eps)]
@@ -183,9 +177,7 @@ def test_geometry_shows_the_radius_of_each_place_and_size_of_eps():
 
 
 def test_geometry_shows_the_cloud_in_the_colours_of_its_inputs():
-    cloud = (
-        world.geometry_cloud().sort_values("point", kind="stable").set_index(["norm", "stage"]).sort_index()
-    )
+    cloud = world.geometry_cloud().sort_values(["norm", "stage", "point"]).set_index(["norm", "stage"])
     shown = [axes for axes in world.drawn("statement_geometry").axes if hasattr(axes, "get_zlabel")]
     shown = [axes for axes in shown if axes.get_title()]
     keys = [("layernorm", s) for s in "xfgh"] + [("rmsnorm", s) for s in "xgh"]
@@ -205,8 +197,8 @@ def test_placement_counts_the_runs_that_diverged_and_shows_what_guessing_gives()
 
 
 def test_fusion_marks_the_layers_of_trained_models():
-    axes, trained = (
-        world.drawn("statement_fusion").axes[0],
+    (axes,), trained = (
+        world.drawn("statement_fusion").axes,
         world.fusion().query("source == 'language_model'"),
     )
     for name, look in statements.ARRANGEMENTS.items():

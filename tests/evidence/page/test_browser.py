@@ -170,11 +170,8 @@ def test_the_contents_follow_the_reader_of_a_wide_page(browser):
         browser.execute_script("document.getElementById('scaling').scrollIntoView()")
         current = (By.CSS_SELECTOR, "nav [aria-current]")
         WebDriverWait(browser, 10).until(lambda b: b.find_element(*current).text == "Scaling")
-        assert (
-            0
-            <= browser.execute_script("return document.querySelector('nav').getBoundingClientRect().top")
-            < 900
-        )
+        top = browser.execute_script("return document.querySelector('nav').getBoundingClientRect().top")
+        assert 0 <= top < 900
 
 
 def test_a_term_explains_itself_to_the_keyboard(browser):

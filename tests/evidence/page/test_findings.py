@@ -1,12 +1,14 @@
 """The findings: every number on the page is one of table claims, and what a run does not decide is no headline."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
+from kept import KEPT, TABLES
 from tiny_world import claims
 
-from layernorm_roles import shown
+from layernorm_roles import shown, store
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import OUR_WORDS, Verdict
 from layernorm_roles.evidence.page import findings
@@ -108,3 +110,26 @@ def test_the_text_names_claims_and_figures_that_are_there():
     named |= {entry[key] for entry in findings.TEXT["effects"] for key in ("claim", "best") if key in entry}
     figures = {section["figure"] for section in SECTIONS if "figure" in section}
     assert named <= known and figures <= {*shown.FIGURES}
+
+
+def test_the_findings_replace_what_stands_between_their_markers_in_the_readme(tmp_path):
+    readme, path = tmp_path / "README.md", tmp_path / "claims.parquet"
+    store.write(table(**conditions()), "claims", path, {})
+    readme.write_text(f"ü\n{findings.BEGIN}\nold\n{findings.END}\nmore\n", encoding="utf-8")
+    findings.update_readme(readme, path)
+    listed = findings.markdown(judged(store.read(path, "claims")))
+    made = f"ü\n{findings.BEGIN}\n{listed}{findings.END}\nmore\n"
+    assert readme.read_text(encoding="utf-8") == made and len(listed.splitlines()) == 5
+    for lacking in ("# Title\n", f"{findings.BEGIN}\n", f"{findings.END}\n"):
+        readme.write_text(lacking, encoding="utf-8")
+        with pytest.raises(ValueError, match="expected the lines"):
+            findings.update_readme(readme, path)
+
+
+def test_the_readme_is_up_to_date(tmp_path):
+    """If this fails: snakemake --cores 1 readme"""
+    assert not TABLES["claims"].empty
+    shown, again = Path(__file__).parents[3] / "README.md", tmp_path / "README.md"
+    again.write_bytes(shown.read_bytes())
+    findings.update_readme(again, KEPT / "parquet/claims.parquet")
+    assert again.read_bytes() == shown.read_bytes()

@@ -20,8 +20,8 @@ from layernorm_roles import files, store
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
 from layernorm_roles.evidence.page import page as report
-from layernorm_roles.evidence.page import sections, text, vectors
-from layernorm_roles.evidence.page.text import RELEASED_CODE, SOURCES, source_of
+from layernorm_roles.evidence.page import sections, vectors
+from layernorm_roles.evidence.page.sections import TEXTS, source_of
 from layernorm_roles.evidence.tables import readable
 from layernorm_roles.evidence.tables.typography import typeset
 
@@ -54,7 +54,8 @@ def test_ids_are_unique_and_links_lead_somewhere(tree):
     assert len(tree.findall(".//h1")) == len(tree.findall(".//main")) == 1 and tree.get("lang") == "en"
     ids = [element.get("id") for element in tree.iter() if element.get("id")]
     assert len(ids) == len(set(ids))
-    outside = {source["address"] for source in SOURCES if "address" in source} | {RELEASED_CODE}
+    outside = {source["address"] for source in TEXTS["sources"] if "address" in source}
+    outside.add("https://github.com/tech-srl/layer_norm_expressivity_role")
     beside = re.compile(r"(findings\.html|figures/[^/]+\.pdf|tables/[^/]+\.csv|parquet/\w+\.parquet)$")
     links = {link.get("href") for link in tree.iter("a")}
     places = {link[1:] for link in links if link.startswith("#")}
@@ -149,8 +150,9 @@ def test_repeated_claims_stand_below_the_claim_that_they_repeat(tree):
 
 
 def test_every_claim_comes_from_a_known_source_and_every_unit_is_defined():
-    assert {source_of(claim.source)["name"] for claim in CLAIMS} == {source["name"] for source in SOURCES}
-    assert {claim.unit.strip() for claim in CLAIMS} == {"", *text.TEXTS["units"]}
+    named = {source_of(claim.source)["name"] for claim in CLAIMS}
+    assert named == {source["name"] for source in TEXTS["sources"]}
+    assert {claim.unit.strip() for claim in CLAIMS} == {"", *TEXTS["units"]}
 
 
 def test_sizes_too_small_for_verdicts_are_recognised():
@@ -176,7 +178,7 @@ def test_a_small_reproduction_has_a_banner_and_no_verdict(world, tmp_path):
     assert set(shown) == {"no verdict", *map(str, MEANINGS)}
     assert shown.count("no verdict") == 2 * len(CLAIMS) and len(shown) == 2 * len(CLAIMS) + len(MEANINGS)
     assert all("pass too" not in words(row) for row in page.iter("tr"))
-    assert not [figure for figure in page.iter("figure") if figure.get("id") in report.VERDICT_FIGURES]
+    assert not [figure for figure in page.iter("figure") if figure.get("id") == "claims_forest"]
 
 
 def test_a_table_without_rows_is_left_out(articles):
@@ -309,6 +311,6 @@ def test_every_printed_command_names_its_target_before_the_options_and_plans_a_r
     commands = {code.text for code in tree.iter("code") if code.text.startswith("snakemake")}
     targets = {claim.target for claim in CLAIMS}
     assert commands == {f"snakemake --cores all {n}{OPTIONS}" for n in ("", *(f"{t} " for t in targets))}
-    planned = [*shlex.split(text.command(" ".join(sorted(targets)), OPTIONS)), "--dry-run", "--quiet", "all"]
+    planned = shlex.split(f"{sections.command(' '.join(sorted(targets)), OPTIONS)} --dry-run --quiet all")
     done = subprocess.run([sys.executable, "-m", *planned], cwd=ROOT, text=True, capture_output=True)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from layernorm_roles.evidence.page import text
+from layernorm_roles.evidence.page import sections
 from layernorm_roles.evidence.tables import readable, typography
 from layernorm_roles.evidence.tables.readable import grid, markdown, sentence
 
@@ -91,7 +91,7 @@ def test_numbers_at_the_ends_of_their_forms(written, expected):
     assert written == expected
 
 
-@pytest.mark.parametrize("module", [readable, typography, text])
+@pytest.mark.parametrize("module", [readable, typography, sections])
 def test_examples_in_the_docstrings(module):
     done = doctest.testmod(module)
     assert done.attempted and not done.failed

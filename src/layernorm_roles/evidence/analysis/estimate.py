@@ -24,7 +24,7 @@ def half_width(values: Values) -> float:
 
 
 class Estimate(NamedTuple):
-    """A mean over seeds and the ends of its 95 % interval; formatted as "mean [low, high]"."""
+    """A mean over seeds and the ends of its 95 % interval."""
 
     mean: float
     low: float
@@ -64,10 +64,6 @@ class Estimate(NamedTuple):
     def __abs__(self) -> "Estimate":
         """This estimate or, if its mean is below 0, its negative."""
         return self if self.mean >= 0 else -self
-
-    def __format__(self, form: str) -> str:
-        """The text "mean [low, high]" with every number in the format `form`."""
-        return f"{self.mean:{form}} [{self.low:{form}}, {self.high:{form}}]"
 
 
 NOTHING = Estimate(np.nan, np.nan, np.nan)

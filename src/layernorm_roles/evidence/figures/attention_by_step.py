@@ -58,11 +58,9 @@ DOSES = {
 """Looks of the marks of runs in the figure `dose_response`, by variant or by the norm of which it is a multiple."""
 DOSES[MATCHED_VARIANT]["color"] = "#882255"  # the variant's own is too near projection's for single marks
 
-SHIFTS = {"layernorm": 0.95, "scale": 1.05}
-"""Factors by which marks of the majority task are moved along the x axis, so that none hides another."""
-
-SIZES = ("d8", "sizes")
-"""The majority experiments, equal but for their variants, in which layernorm and scale have several sizes."""
+SIZES, SHIFTS = ("d8", "sizes"), {"layernorm": 0.95, "scale": 1.05}
+"""The majority experiments, equal but for their variants, in which layernorm and scale have several sizes, and the
+factors by which marks are moved along the x axis, so that none hides another."""
 
 
 def dose_response(
@@ -75,7 +73,8 @@ def dose_response(
     those that do not get there are at the upper edge.
     """
     begun = onsets(attention[attention.model == model])
-    begun = begun.assign(kind=[_kind(name, norms) for name in begun.variant]).dropna(subset="kind")
+    kinds = [v if v in DOSES else getattr(dose(v, norms), "family", None) for v in begun.variant]
+    begun = begun.assign(kind=kinds).dropna(subset="kind")
     learnt = steps_to_reach(metrics[metrics.experiment.isin(SIZES)], [TEST_LOSS])
     doses = [dose(run.variant, norms, run.d_model) or (None, np.nan) for run in learnt.itertuples()]
     learnt = learnt.join(pd.DataFrame(doses, columns=["kind", "size"], index=learnt.index))
@@ -94,12 +93,6 @@ def dose_response(
         style.ticks_at(axes, learnt["size"])
     style.legend_below(figure, [], columns=3, further=DOSES.values())
     return figure
-
-
-def _kind(variant: str, norms: Mapping[str, Any]) -> str | None:
-    """Return the key of DOSES for a variant: its name or that of the norm of which it is a multiple, or None."""
-    of_family = dose(variant, norms)
-    return variant if variant in DOSES else of_family and of_family.family
 
 
 def _marks(axes: Axes, runs: pd.DataFrame, x: str, y: str) -> None:

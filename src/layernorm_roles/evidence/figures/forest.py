@@ -12,24 +12,24 @@ from matplotlib.transforms import offset_copy
 from layernorm_roles.evidence.claims import MEANINGS, Verdict, on_common_scale
 from layernorm_roles.evidence.figures import style
 
-MARK = dict(ls="", ms=5)
 LOOKS = {
-    Verdict.REPRODUCED: dict(color=style.GREEN, marker="o"),
-    Verdict.HOLDS: dict(color=style.BLUE, marker="s"),
-    Verdict.PARTIAL: dict(color=style.ORANGE, marker="D"),
-    Verdict.CONFOUNDED: dict(color="#882255", marker="P"),
-    Verdict.REVERSED: dict(color=style.PURPLE, marker="v"),
-    Verdict.NOT_REPRODUCED: dict(color=style.VERMILION, marker="X"),
-    Verdict.DOES_NOT_HOLD: dict(color=style.VERMILION, marker="^"),
-    Verdict.NOT_TESTED: dict(color="#7F7F7F", marker="d"),
+    verdict: dict(color=colour, marker=marker, ls="", ms=5)
+    for verdict, colour, marker in (
+        (Verdict.REPRODUCED, style.GREEN, "o"),
+        (Verdict.HOLDS, style.BLUE, "s"),
+        (Verdict.PARTIAL, style.ORANGE, "D"),
+        (Verdict.CONFOUNDED, "#882255", "P"),
+        (Verdict.REVERSED, style.PURPLE, "v"),
+        (Verdict.NOT_REPRODUCED, style.VERMILION, "X"),
+        (Verdict.DOES_NOT_HOLD, style.VERMILION, "^"),
+        (Verdict.NOT_TESTED, "#7F7F7F", "d"),
+    )
 }
-"""Colour and shape of the mark of a claim in the figure, by the verdict on the claim; MARK is the rest of its look."""
+"""Look of the mark of a claim, by the verdict on the claim."""
 
-PAPER = "Brody, Alon and Yahav 2023, "
-"""The beginning of a claim's `source` in table claims if the paper makes the claim."""
-
-UNTRAINED = "the same models untrained"
-"""The beginning of a claim's `control` if it is untrained models; such a control isolates no cause."""
+PAPER, UNTRAINED = "Brody, Alon and Yahav 2023, ", "the same models untrained"
+"""In table claims, how a claim's `source` begins if the paper makes the claim, and its `control` if that is untrained
+models; such a control isolates no cause."""
 
 ENDS = (-1.0, 2.0)
 """Ends of the axis, in units of the effect that the paper reports; an arrow at the edge marks what lies beyond."""
@@ -37,12 +37,11 @@ ENDS = (-1.0, 2.0)
 OUTSIDE = 5
 """Points (1/72 inch) between an edge of the axis and an arrow for a value beyond it, so that no mark hides it."""
 
-DAGGER = "†"
-"""Sign beside claims whose test is passed, too, by models that lack what the claim is about."""
-
 ISOLATED = dict(label="isolating comparison", ls="", color=style.GREY, ms=4, marker="o", mfc="white")
 WITHOUT_TRAINING = dict(label="untrained models", ls="", color=style.GREY, ms=4.5, marker="+")
-PASSED = dict(label="passed also without the cause", ls="", ms=5, marker=f"${DAGGER}$", color="black")
+PASSED = dict(label="passed also without the cause", ls="", ms=5, marker="$†$", color="black")
+"""Looks of the effects of the two kinds of controls, and of the dagger beside claims whose test is passed, too, by
+models that lack what the claim is about."""
 
 
 def forest(claims: pd.DataFrame) -> Figure:
@@ -59,13 +58,12 @@ def forest(claims: pd.DataFrame) -> Figure:
     for y, row in enumerate(shown.itertuples()):
         _row(axes, y, row)
     axes.set(xlim=ENDS, ylim=(len(shown) - 0.4, -0.6), xticks=np.arange(-1, 2.1, 0.5))
-    daggers = shown.also_passed_by.notna().map({True: f" {DAGGER}", False: ""})
+    daggers = shown.also_passed_by.notna().map({True: " †", False: ""})
     axes.set_yticks(range(len(shown)), shown.source.str.removeprefix(PAPER) + daggers)
     axes.tick_params(axis="y", length=0, pad=2 * OUTSIDE)
     axes.set_xlabel("measured effect / reported effect")
     counts = shown.verdict.value_counts()
-    present = [verdict for verdict in MEANINGS if verdict in counts]
-    entries = [MARK | LOOKS[name] | dict(label=f"{name} ({counts[name]})") for name in present]
+    entries = [LOOKS[name] | dict(label=f"{name} ({counts[name]})") for name in MEANINGS if name in counts]
     if shown.also_passed_by.notna().any():
         axes.plot([], [], **PASSED)  # the legend's entry: the daggers themselves are text
     style.legend_below(figure, entries, columns=5, further=[ISOLATED, WITHOUT_TRAINING, PASSED])
@@ -74,11 +72,11 @@ def forest(claims: pd.DataFrame) -> Figure:
 
 def _row(axes: Axes, y: int, row: Any) -> None:
     """Draw the effect of a claim, a row of `on_common_scale`, with its interval, and that of its control below it."""
-    _effect(axes, y - 0.1, (row.effect, row.low, row.high), LOOKS[Verdict(row.verdict)] | MARK)
+    _effect(axes, y - 0.1, (row.effect, row.low, row.high), LOOKS[Verdict(row.verdict)])
     if not ENDS[0] <= row.effect <= ENDS[1]:
-        inwards, side = (1, "left") if row.effect < ENDS[0] else (-1, "right")
+        inwards, side = (5, "left") if row.effect < ENDS[0] else (-5, "right")
         text = f"{row.effect:.1f}".replace("-", "−").replace("inf", "∞")
-        look = dict(xytext=(5 * inwards, 0), textcoords="offset points", ha=side, va="center")
+        look = dict(xytext=(inwards, 0), textcoords="offset points", ha=side, va="center")
         axes.annotate(text, (float(np.clip(row.effect, *ENDS)), y - 0.1), fontsize=6, **look)
     if np.isfinite(row.isolated):
         look = WITHOUT_TRAINING if row.control.startswith(UNTRAINED) else ISOLATED
@@ -93,6 +91,6 @@ def _effect(axes: Axes, y: float, estimate: tuple[float, float, float], look: st
     for end, edge, arrow, side in ((low, ENDS[0], "<", -1), (high, ENDS[1], ">", 1)):
         if side * end > side * edge:
             outside = offset_copy(axes.transData, axes.figure, x=side * OUTSIDE, units="points")
-            arrow_look = dict(ls="", marker=arrow, ms=3.5, color=look["color"], clip_on=False)
-            axes.plot(edge, y, transform=outside, **arrow_look)
+            shape = dict(ls="", marker=arrow, ms=3.5, color=look["color"], clip_on=False)
+            axes.plot(edge, y, transform=outside, **shape)
     axes.plot(np.clip(mean, *ENDS), y, zorder=3, clip_on=False, **look)

@@ -34,12 +34,11 @@ SIZES = (style.BLUE, style.VERMILION, style.GREEN, style.PURPLE)
 GAUSSIAN = dict(label="as many Gaussian keys, exactly", color="#808080", lw=0.9, ls="--")
 """Look of the line at the expected share of unselectable keys among as many Gaussian keys."""
 
-_POINT = dict(marker="o", ms=3.4, ls="", mew=0.8, zorder=3)
 UNTRAINED, TRAINED = CHECKPOINTS
-POINTS = {UNTRAINED: _POINT | dict(mfc="white"), TRAINED: _POINT}
+POINTS = style.each({UNTRAINED: dict(mfc="white"), TRAINED: {}}, marker="o", ms=3.4, ls="", mew=0.8, zorder=3)
 GREY_POINTS = [
-    dict(label="untrained", color=style.GREY, **POINTS[UNTRAINED]),
-    dict(label="trained", color=style.GREY, **POINTS[TRAINED]),
+    look | dict(label=word, color=style.GREY)
+    for word, look in zip(("untrained", "trained"), POINTS.values(), strict=True)
 ]
 SIDES = {UNTRAINED: -1, TRAINED: 1}
 """Looks of points for shares of unselectable keys by checkpoint (hollow before training), their entries in a legend,
@@ -53,8 +52,7 @@ def heads(keys: pd.DataFrame) -> Figure:
     """Draw the share of unselectable keys by layer, untrained and trained: a row a model, a column for each of SITES.
 
     keys: table key_selectability, of which the long contexts of models with heads and several variants are drawn: the
-    variants IN_HEADS and those that are not built in, or else all. Means are over heads, contexts and seeds. A panel's
-    dashed line is the exact expectation for Gaussian keys.
+    variants IN_HEADS and those that are not built in, or else all. Means are over heads, contexts and seeds.
     """
     keys, models = keys[keys.texts == "long"], {}
     for model, part in keys[keys.site == "head"].groupby("model", sort=False):
@@ -70,8 +68,7 @@ def heads(keys: pd.DataFrame) -> Figure:
             if here.empty:
                 axes.set_axis_off()
                 continue
-            of_variants = {name: look for name, look in looks.items() if name in variants}
-            _layers(axes, unselectable_shares(here, causal), of_variants)
+            _layers(axes, unselectable_shares(here, causal), {v: looks[v] for v in looks if v in variants})
             axes.axhline(numbers.gaussian_percent(here, fewer=taken), zorder=0, **GAUSSIAN)
             size = f"d = {here.dimensions.max()}, {style.number_of(here.n_keys, 'key')}"
             axes.set(title=f"{title}\n{size}", ylim=(-4, 104), xticks=sorted(of_model.layer.unique()))
@@ -96,16 +93,12 @@ def _layers(axes: Axes, shares: pd.DataFrame, looks: style.Looks) -> None:
 def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
     """Draw unselectable keys in the heads of the models with LayerNorm, and what keys can get, by the width of a head.
 
-    keys: table key_selectability, ceilings: table language_model_ceilings. Above, the share of unselectable keys in
-    every layer, with lines for the exact expectation for as many Gaussian keys. Below, the share of the keys that can
-    get a half, a tenth, a hundredth of a query's attention.
+    keys: table key_selectability, ceilings: table language_model_ceilings.
     """
     shares, reach = numbers.by_width(keys), numbers.shares_reached(ceilings[ceilings.variant == "layernorm"])
     figure, (above, below) = plt.subplots(2, 2, figsize=(style.PAGE, 5.6), sharex=True, sharey="row")
-    laws = {
-        n: dict(label=f"{n:,} Gaussian keys", color=colour, ls="--", lw=1.0)
-        for n, colour in zip(sorted(shares.n_keys.unique()), cycle(SIZES))
-    }
+    colours = dict(zip(sorted(shares.n_keys.unique()), cycle(SIZES)))
+    laws = {n: dict(label=f"{n:,} Gaussian keys", color=colours[n], ls="--", lw=1.0) for n in colours}
     for axes, causal in zip(above, RIVALS, strict=True):
         _unselectable(axes, shares, causal, laws)
     entries = [*laws.values(), *GREY_POINTS, *_reach(below, reach[reach.checkpoint == TRAINED])]
@@ -122,10 +115,7 @@ def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
 
 
 def _unselectable(axes: Axes, shares: pd.DataFrame, causal: bool, laws: style.Looks) -> None:
-    """Draw the `shares` that `analysis.heads.by_width` returns, and the expectation for as many Gaussian keys.
-
-    `causal` says that a key's rivals are the keys before it alone; `laws` has the line's look by the number of keys.
-    """
+    """Draw the result of `analysis.heads.by_width`, and the law of Gaussian keys with its look for a number of keys."""
     dimensions = range(max(1, shares.d_head.min() - 1), shares.d_head.max() + 3)
     for n, look in laws.items():
         law = [100 * expected_unselectable(int(n), d, causal) / n for d in dimensions]
@@ -142,7 +132,7 @@ def _unselectable(axes: Axes, shares: pd.DataFrame, causal: bool, laws: style.Lo
 def _reach(panels: Iterable[Axes], shares: pd.DataFrame) -> list[dict[str, Any]]:
     """Draw the shares of keys that can get a part of a query's attention; return the legend's entries.
 
-    Where models differ in their number of keys, each number has a marker; the fewest have no entry of their own.
+    Each number of keys has a marker; the fewest have no entry of their own.
     """
     markers = dict(zip(sorted(shares.n_keys.unique()), "os^D" * len(shares), strict=False))
     thin = dict(lw=0.9, ms=3.4)
@@ -158,7 +148,6 @@ def _reach(panels: Iterable[Axes], shares: pd.DataFrame) -> list[dict[str, Any]]
         dict(label=f"at least {FRACTIONS[threshold]}, trained", color=colour, marker="o", **thin)
         for threshold, colour in SHARES.items()
     ]
-    return entries + [
-        dict(label=f"likewise, of {n:,} keys", color=style.GREY, marker=marker, **thin)
-        for n, marker in [*markers.items()][1:]
-    ]
+    for n, marker in [*markers.items()][1:]:
+        entries.append(dict(label=f"likewise, of {n:,} keys", color=style.GREY, marker=marker, **thin))
+    return entries

@@ -61,9 +61,8 @@ def losses(metrics: pd.DataFrame) -> Figure:
     LayerNorm are drawn, but for SHOWN_ALONE.
     """
     single = of_single_points(metrics)
-    several = single.model[single.variant != BASE].unique()
-    models = [model for model in several if model not in SHOWN_ALONE]
-    figure, entries = _rows(metrics, models, "valid_loss")
+    models = single.model[(single.variant != BASE) & ~single.model.isin(SHOWN_ALONE)].unique()
+    figure, entries = _rows(metrics, [*models], "valid_loss")
     style.legend_below(figure, entries, columns=3, further=[UNIGRAM])
     return figure
 
@@ -154,8 +153,8 @@ def by_rate(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
     panels = alike(settings, rates.index[rates > 1])
     models = [model for together in panels.values() for model in together]
     runs = metrics[metrics.model.isin(models)]
-    size = (style.PAGE if len(panels) > 1 else 0.62 * style.PAGE, 3.2)
-    figure, (row,) = plt.subplots(1, len(panels), figsize=size, squeeze=False)
+    width, columns = (style.PAGE, 3) if len(panels) > 1 else (0.62 * style.PAGE, 2)
+    figure, (row,) = plt.subplots(1, len(panels), figsize=(width, 3.2), squeeze=False)
     looks = style.looks_of(set(runs.variant) - {NO_ATTENTION_VARIANT}, lw=1.2)
     for axes, (title, together) in zip(row, panels.items(), strict=True):
         ends = pd.concat([last_rows(runs, model) for model in together])
@@ -169,7 +168,6 @@ def by_rate(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
         style.rates(axes, ends.base_learning_rate)
         axes.set(title=f"{MODELS.get(title, title)}, {ends.steps.max():,} steps", ylim=(None, top))
     row[0].set_ylabel("validation loss at the last step\n(nats per token)")
-    columns = 3 if len(panels) > 1 else 2
     style.legend_below(figure, style.counted(looks, runs), columns, further=[BARE, LARGEST, DIVERGED])
     return figure
 

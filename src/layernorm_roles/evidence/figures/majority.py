@@ -37,11 +37,11 @@ the paper reports, whose edge in the axes has the colour of its variant."""
 
 def title(experiment: str, settings: Mapping[str, Any]) -> str:
     """Return a majority experiment's title from its settings: its sizes, and how its data are drawn and split."""
-    sampling, split = settings["sampling"], settings["split"]
-    data = f"{sampling.replace('_', '-')} partitions, split by {split}"
-    released = f"released data ({data})" if (sampling, split) == ("depth_first", "rows") else data
+    data = f"{settings['sampling'].replace('_', '-')} partitions, split by {settings['split']}"
+    if (settings["sampling"], settings["split"]) == (PAPER["sampling"], PAPER["split"]):
+        data = f"released data ({data})"
     widths = ", ".join(map(str, settings["d_model"]))
-    return f"{experiment}: d_model = {widths}, {settings['classes']} classes, {released}"
+    return f"{experiment}: d_model = {widths}, {settings['classes']} classes, {data}"
 
 
 def curves(metrics: pd.DataFrame, settings: Mapping[str, Any], experiment: str, column: str) -> Figure:
@@ -63,8 +63,8 @@ def curves(metrics: pd.DataFrame, settings: Mapping[str, Any], experiment: str, 
 def grid(metrics: pd.DataFrame) -> Figure:
     """Draw loss, accuracy, angle of queries and spread of attention by the steps: a row of panels an experiment.
 
-    metrics: table majority_metrics, of which experiments with one width and learning rate are drawn. Attention is drawn
-    by its distance from equal: one less the perplexity of its weights over the number of classes, at least 1e-6.
+    metrics: table majority_metrics, of which experiments with one width and learning rate are drawn. A distance of
+    attention from equal that is below 1e-6 is drawn there.
     """
     runs = of_single_points(metrics)
     runs = runs.assign(unequal=(1 - runs.attention_share).clip(lower=1e-6))

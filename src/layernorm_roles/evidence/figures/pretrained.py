@@ -20,10 +20,8 @@ GETS = dict(label="gets, from the queries of its text", color="#9A9A9A", alpha=0
 """Looks of the lines for the most attention that keys can get, as the model uses them and made without the norm, and of
 the bars for the most that they do get from the queries of their text."""
 
-TRAINED = {
-    True: dict(label="trained", color=style.BLUE, ls="-", marker="o", ms=2.5, lw=1.1),
-    False: dict(label="untrained", color=style.BLUE, ls="--", marker="o", ms=2.5, lw=1.1),
-}
+TRAINED = {True: dict(label="trained", ls="-"), False: dict(label="untrained", ls="--")}
+TRAINED = style.each(TRAINED, color=style.BLUE, marker="o", ms=2.5, lw=1.1)
 RANDOM = dict(label="a random direction", color="black", ls=":", lw=1.0)
 """Looks of a trained model, of a network of its architecture with freshly drawn weights, and of lines that are of a
 random direction in place of the ones vector."""

@@ -58,10 +58,9 @@ def geometry(table: pd.DataFrame, cloud: pd.DataFrame) -> Figure:
 
 
 def _clouds(figure: FigureBase, cloud: pd.DataFrame) -> None:
-    """Draw a cloud of points before and after each step, those of LayerNorm above and of RMSNorm below.
+    """Draw points before and after each step of LayerNorm, above, and of RMSNorm, in the colours of their first height.
 
-    Points have the colour of their height before the first step. All panels have one point of view, between the plane's
-    edge and its normal, so that a circle in the plane shows as one.
+    The point of view is between the plane's edge and its normal, so that a circle in the plane shows as one.
     """
     for row, (norm, name) in enumerate({"layernorm": "LayerNorm", "rmsnorm": "RMSNorm"}.items()):
         of_norm = cloud[cloud.norm == norm].sort_values("point")
@@ -103,10 +102,7 @@ TRAINED_LAYER |= dict(mec=style.GREY)
 
 
 def fusion(table: pd.DataFrame) -> Figure:
-    """Draw what the best single matrix in place of W_O and W_1 misses, by the width of the residual stream.
-
-    table: fusion. Lines are random weights; open marks are layers of trained models, side by side.
-    """
+    """Draw what the best single matrix in place of W_O and W_1 misses, by the stream's width, from table fusion."""
     figure, axes = plt.subplots(figsize=(style.PAGE, 2.9))
     table = table.assign(percent=100 * table.error)
     random, trained = table[table.source == "random"], table[table.source != "random"]
@@ -144,9 +140,8 @@ GUESSING = dict(label="guessing", color="black", ls=":", lw=1.0)
 def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame) -> Figure:
     """Draw final losses of pre-norm and post-norm networks by learning rate; below, gradients and probed positions.
 
-    table: placement, of which runs that diverged are counted and not drawn. untrained: untrained_gradients, as
-    geometric means without those that vanish or overflow; networks without LayerNorm have an axis of their own, since
-    their gradients reach far beyond. probe: position_probe, of the deepest networks in it.
+    table: placement, of which runs that diverged are counted. untrained: untrained_gradients, as geometric means over
+    those that neither vanish nor overflow. probe: position_probe, of the deepest networks in it.
     """
     figure = plt.figure(figsize=(style.PAGE, 5.0))
     above, below = figure.subfigures(2, 1, height_ratios=[1, 1.25])

@@ -39,8 +39,7 @@ SPARE_COLOURS = ("#B8A800", "#117733", "#AA4499", "#88CCEE", "#6699CC", "#999933
 
 PAPER_MARK = dict(ls="", marker="D", ms=4.5, mfc="white", mew=1.1)
 RING = dict(ls="", marker="o", ms=9, mfc="none", mew=1.1)
-"""Options of `Axes.plot` for the mark of a value that the paper reports, and for a ring around one point of a curve;
-callers add `mec`, the edge colour."""
+"""Looks of the mark of a value that the paper reports, and of a ring around a point of a curve, without `mec`."""
 
 LEAST_FOR_BAND = 5
 """Least number of seeds for which a curve has a band for its interval; that of fewer would hide the other curves."""
@@ -60,30 +59,12 @@ Looks = Mapping[Any, Look]
 
 def theme() -> None:
     """Set matplotlib's parameters for all figures that are drawn afterwards."""
-    sns.set_theme(
-        context="paper",
-        style="ticks",
-        font="DejaVu Sans",
-        rc={
-            "font.size": 8,
-            "axes.labelsize": 8,
-            "axes.titlesize": 8,
-            "xtick.labelsize": 7,
-            "ytick.labelsize": 7,
-            "legend.fontsize": 7,
-            "legend.title_fontsize": 7,
-            "legend.frameon": False,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.linewidth": 0.6,
-            "xtick.major.width": 0.6,
-            "ytick.major.width": 0.6,
-            "lines.linewidth": 1.4,
-            "figure.constrained_layout.use": True,
-            "savefig.dpi": 220,
-            "pdf.fonttype": 42,
-        },
-    )
+    options = {"font.size": 8, "axes.labelsize": 8, "axes.titlesize": 8, "legend.frameon": False}
+    options |= {"xtick.labelsize": 7, "ytick.labelsize": 7, "legend.fontsize": 7, "legend.title_fontsize": 7}
+    options |= {"axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.6}
+    options |= {"xtick.major.width": 0.6, "ytick.major.width": 0.6, "lines.linewidth": 1.4}
+    options |= {"figure.constrained_layout.use": True, "savefig.dpi": 220, "pdf.fonttype": 42}
+    sns.set_theme(context="paper", style="ticks", font="DejaVu Sans", rc=options)
 
 
 # Looks
@@ -108,11 +89,8 @@ def each(looks: Looks, **more: Any) -> dict[Any, dict[str, Any]]:
 
 def apart(looks: Looks, factor: float) -> dict[Any, dict[str, Any]]:
     """Return the looks of lines that stand side by side: each `line` is shifted right of the one before by a factor."""
-    middle = (len(looks) - 1) / 2
-    return {
-        value: {**look, "shift": factor ** (number - middle)}
-        for number, (value, look) in enumerate(looks.items())
-    }
+    shifts = (factor ** (number - (len(looks) - 1) / 2) for number in range(len(looks)))
+    return {value: {**looks[value], "shift": shift} for value, shift in zip(looks, shifts, strict=True)}
 
 
 def number_of(numbers: Collection[SupportsInt], what: str) -> str:
@@ -260,11 +238,8 @@ def counted(looks: Looks, runs: pd.DataFrame) -> list[dict[str, Any]]:
     """
     settings = runs.columns.intersection(SETTINGS, sort=False)
     seeds = runs.groupby(["variant", *settings]).seed.nunique()
-    return [
-        {**look, "label": f"{look['label']}, {number_of(seeds.loc[[name]], 'seed')}"}
-        for name, look in looks.items()
-        if name in seeds.index
-    ]
+    numbers = {name: number_of(seeds.loc[[name]], "seed") for name in looks if name in seeds.index}
+    return [{**looks[name], "label": f"{looks[name]['label']}, {seeds}"} for name, seeds in numbers.items()]
 
 
 def means_over(seeds: Collection[SupportsInt]) -> str:

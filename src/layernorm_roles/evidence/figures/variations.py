@@ -95,16 +95,14 @@ def _effect(axes: Axes, y: float, values: pd.Series, look: style.Look) -> None:
 # Widths
 
 BASE = "scale"
-"""The variant (scaling only) whose accuracy is subtracted from that of the other variants."""
-
 PROJECTED = {
     "layernorm": "projection in Q, K and V (LayerNorm)",
     "layernorm_affine": "projection in Q, K and V, gain and bias",
     "projected_qk": "projection in Q and K",
     "projected_v": "projection in V",
-    "scale": "no projection (scaling only)",
+    BASE: "no projection (scaling only)",
 }
-"""The legend's entries for variants with scaling, which say where the projection is."""
+"""The variant whose accuracy is subtracted from that of others, and entries of a legend that say what is projected."""
 
 
 def by_d_model(metrics: pd.DataFrame) -> Figure:

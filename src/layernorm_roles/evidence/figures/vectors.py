@@ -36,9 +36,8 @@ SHORTENED = dict(
 def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Figure:
     """Draw the keys and queries of all trained runs of a variant.
 
-    vectors: table majority_vectors. Beside them are the ones vector and the plane orthogonal to it. A strip below has
-    the lengths of keys and queries, on an axis that the paper's variants share, because queries near the origin do not
-    show theirs.
+    vectors: table majority_vectors. Beside them are the ones vector and the plane orthogonal to it, and below them the
+    lengths of keys and queries, on an axis that the paper's variants share.
     """
     trained = vectors[(vectors.experiment == experiment) & (vectors.checkpoint == "final")]
     chosen = trained[trained.variant == variant]

@@ -1,4 +1,4 @@
-"""findings.html: what a reproduction found, on two printed pages; every number comes from its table of claims.
+"""What a reproduction found, in findings.html and in the README; every number comes from its table of claims.
 
 The text is that of findings.yaml beside this file. A section is left out, and named as undecided, if the verdict on its
 claim has no headline, so that the page is true of every reproduction.
@@ -12,12 +12,16 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from layernorm_roles import files, store
 from layernorm_roles.evidence.tables.readable import grid
 from layernorm_roles.evidence.tables.typography import MISSING, typeset, with_unit
-from layernorm_roles.evidence.tables.verdicts import Judged
+from layernorm_roles.evidence.tables.verdicts import Judged, judged
 
 TEXT = yaml.safe_load((Path(__file__).parent / "findings.yaml").read_text(encoding="utf-8"))
 """What findings.yaml has: headlines, sentences and effects, with the claims and verdicts that they are for."""
+
+BEGIN, END = "<!-- findings:begin -->", "<!-- findings:end -->"
+"""The lines of README.md between which the findings of the kept reproduction stand."""
 
 _PLACE = re.compile(r"\{(\w+)(?:\.(control|value|p))?\}")
 
@@ -41,13 +45,12 @@ def sections(claims: Mapping[str, Judged]) -> tuple[list[dict[str, Any]], list[s
 
 def by_kept_run(claims: Mapping[str, Judged]) -> list[tuple[str, str, Judged]]:
     """Return what the kept reproduction found of claims that this one leaves open: headline, claim, kept verdict."""
-    entries = [entry for entry in TEXT["sections"] if entry["claim"] in claims]
-    kept = [(entry["headlines"], entry["claim"], claims[entry["claim"]].kept) for entry in entries]
-    return [
-        (headlines[judged.row.verdict], claim, judged)
-        for headlines, claim, judged in kept
-        if judged and judged.row.verdict in headlines
-    ]
+    found = []
+    for headlines, claim in ((entry["headlines"], entry["claim"]) for entry in TEXT["sections"]):
+        kept = claims[claim].kept if claim in claims else None
+        if kept and kept.row.verdict in headlines:
+            found.append((headlines[kept.row.verdict], claim, kept))
+    return found
 
 
 def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
@@ -79,6 +82,20 @@ def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
 def markdown(claims: Mapping[str, Judged]) -> str:
     """Return the README's findings as a Markdown list: those of its sentences that the verdicts make true."""
     return "".join(f"- {sentence}\n" for sentence in _sentences(TEXT["readme"], claims))
+
+
+def update_readme(readme: str | Path, claims: str | Path) -> None:
+    """Put a reproduction's findings between the lines BEGIN and END of `readme`; ValueError if it lacks one of them.
+
+    `claims` is the Parquet file of the reproduction's table claims.
+    """
+    readme = Path(readme)
+    before, begins, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
+    _, ends, after = rest.partition(END)
+    if not (begins and ends):
+        raise ValueError(f"README.md: expected the lines {BEGIN} and {END}")
+    content = markdown(judged(store.read(claims, "claims")))
+    files.replace_text(readme, f"{before}{BEGIN}\n{content}{END}{after}")
 
 
 def _sentences(entries: list[Any], claims: Mapping[str, Judged]) -> Iterator[str]:

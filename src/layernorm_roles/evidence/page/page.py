@@ -14,14 +14,14 @@ from markupsafe import Markup, escape
 
 from layernorm_roles import files, shown, store
 from layernorm_roles.evidence.claims import MEANINGS, Claim
-from layernorm_roles.evidence.page import findings, sections, text, vectors
+from layernorm_roles.evidence.page import findings, sections, vectors
 from layernorm_roles.evidence.tables import readable
 from layernorm_roles.evidence.tables.typography import interval, number, typeset
 from layernorm_roles.evidence.tables.verdicts import judged, rows_of
 
 TITLE = "What LayerNorm does for attention"
-VERDICT_FIGURES = ("claims_forest",)
-"""Names of figures that show verdicts, which a report without verdicts leaves out."""
+OF_VERDICTS = "claims_forest"
+"""Name of the figure that shows verdicts, which a report without verdicts leaves out."""
 FOLDED = 12
 """Tables of the report with more rows than this are folded until a reader opens them."""
 
@@ -39,10 +39,8 @@ def write(plan: Mapping[str, Any], inputs: Inputs, out_report: str | Path, out_f
     figures/ beside them; and under "durations" the CSV file of durations, if there is one.
     """
     evidence, templates = _Evidence(Path(out_report).parent.name, plan, inputs), environment()
-    for path, name, variables in (
-        (out_report, "report", evidence.report()),
-        (out_findings, "findings", evidence.findings()),
-    ):
+    pages = {"report": (out_report, evidence.report()), "findings": (out_findings, evidence.findings())}
+    for name, (path, variables) in pages.items():
         files.write_text(path, templates.get_template(f"{name}.html.j2").render(variables))
 
 
@@ -50,7 +48,7 @@ def environment() -> Environment:
     """Return the Jinja environment of the templates beside this file, which have parts.html.j2 as `structure`."""
     loader = FileSystemLoader(Path(__file__).parent, encoding="utf-8")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    made.filters |= {"math": text.mathematics, "readable": readable_html}
+    made.filters |= {"math": sections.mathematics, "readable": readable_html}
     made.filters["slug"] = lambda words: words.replace(" ", "-")  # for classes and places of the page
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     made.globals["structure"] = made.get_template("parts.html.j2").module
@@ -89,27 +87,25 @@ class _Evidence:
 
     def report(self) -> dict[str, Any]:
         """Return the variables of report.html.j2."""
-        cited = [text.source_of(each.claim.source) for each in self.claims.values()]
+        cited = [sections.source_of(each.claim.source) for each in self.claims.values()]
         views = vectors.views(self._frame("majority_vectors") if "majority_vectors" in self.tables else None)
         return {
             "title": TITLE,
             "name": self.name,
-            "command": text.command("", self.options),
+            "command": sections.command("", self.options),
             "device": ", ".join(sections.devices(self.provenance)),
             "commits": sections.values(self.provenance, "git_commit"),
-            "paper": text.PAPER,
-            "released_code": text.RELEASED_CODE,
             "views": views,
             "vectors": {**vectors.BOX, "views": views},
             "too_small": self.too_small,
-            "overview": list(self._figures(VERDICT_FIGURES)),
+            "overview": list(self._figures([OF_VERDICTS])),
             "tally": self._tally(),
             "any_kept": any(each.kept for each in self.claims.values()),
-            "sources": [source for source in text.SOURCES if source in cited],
+            "sources": [source for source in sections.TEXTS["sources"] if source in cited],
             "meanings": {str(verdict): meaning for verdict, meaning in MEANINGS.items()},
-            "terms": text.TEXTS["terms"],
-            "units": text.TEXTS["units"],
-            "parts": [self._part(part) for part in text.TEXTS["parts"]],
+            "terms": sections.TEXTS["terms"],
+            "units": sections.TEXTS["units"],
+            "parts": [self._part(part) for part in sections.TEXTS["parts"]],
             "provenance": [sections.provenance(self.provenance)],
             "configs": sections.configurations(self.provenance),
             "durations": self._durations(),
@@ -158,9 +154,9 @@ class _Evidence:
         }
 
     def _claim(self, claim: Claim) -> dict[str, Any]:
-        own = self.claims[claim.name]
-        row = own.row
+        own, row = self.claims[claim.name], self.claims[claim.name].row
         kind = "matrices" if claim.target == "random_keys" else "runs"
+        compared = rows_of(self._frame("comparisons"), claim.name) if "comparisons" in self.tables else []
         return {
             **row,
             "name": claim.name,
@@ -169,7 +165,7 @@ class _Evidence:
             "verdict": "" if self.too_small else row.verdict,
             "word": own.word,
             "kept": own.kept,
-            "from": text.source_of(claim.source),
+            "from": sections.source_of(claim.source),
             "paper_value": typeset(row.paper_value),
             "measured": number(row.measured),
             "interval": interval(row.ci_low, row.ci_high),
@@ -183,17 +179,15 @@ class _Evidence:
             "runs": f"{row.n_seeds:,} {kind}" if row.n_seeds > 1 else "nothing is random",
             "rule": claim.rule,
             "p_holm": "" if pd.isna(row.p_holm) else f"{row.p_holm:.2g}",
-            "comparisons": rows_of(self._frame("comparisons"), claim.name)
-            if "comparisons" in self.tables
-            else [],
+            "comparisons": compared,
             "figures": list(self._figures(claim.figures)),
             "tables": list(self._tables(claim.shown)),
-            "command": text.command(claim.target, self.options),
+            "command": sections.command(claim.target, self.options),
         }
 
     def _figures(self, names: Iterable[str]) -> Iterator[dict[str, Any]]:
         for name in names:
-            if name in self.pictures and not (self.too_small and name in VERDICT_FIGURES):
+            if name in self.pictures and not (self.too_small and name == OF_VERDICTS):
                 yield {"name": name} if name in self.placed else self._picture(name)
                 self.placed.add(name)
 

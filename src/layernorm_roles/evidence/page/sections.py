@@ -1,18 +1,50 @@
-"""Parts of report.html: how claims are grouped, whether sizes are too small, and where numbers come from."""
+"""Parts of report.html: its texts, how claims are grouped, whether sizes are too small, where numbers come from."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
+from markupsafe import Markup, escape
 
 from layernorm_roles.evidence.claims.claim import Claim
 from layernorm_roles.evidence.claims.rules import ACCURACY_STEP
 from layernorm_roles.evidence.legends import LEAST_FOR_INTERVAL
 from layernorm_roles.evidence.tables.readable import Cell, grid
+from layernorm_roles.evidence.tables.typography import typeset
+
+TEXTS = yaml.safe_load((Path(__file__).parent / "report.yaml").read_text(encoding="utf-8"))
+"""What report.yaml has: the report's units, terms, parts and sources."""
 
 Sources = Mapping[str, Mapping[str, str]]
 """By the name of its table, what a Parquet file's metadata say of its origin, as `store.read_provenance` returns it."""
+
+
+def source_of(named: str) -> dict[str, Any]:
+    """Return the document that a claim names as its source: the first of report.yaml with such a beginning.
+
+    >>> source_of("Brody, Alon and Yahav 2023, Figure 3; on other data")["name"]
+    'paper'
+    """
+    return next(source for source in TEXTS["sources"] if named.startswith(tuple(source["begins"])))
+
+
+def command(target: str, options: str) -> str:
+    """Return the command that makes `target`, which snakemake wants before options that take several values.
+
+    >>> command("majority", "--configfile mine.yaml")
+    'snakemake --cores all majority --configfile mine.yaml'
+    """
+    return " ".join(word for word in ("snakemake --cores all", target, options.strip()) if word)
+
+
+def mathematics(text: str) -> Markup:
+    """Return `text` typeset and as HTML, with intervals in one piece and subscripts in W_O and d_k."""
+    text = re.sub(r"\[([^][ ]+), ([^][ ]+)\]", "[\\1,\u00a0\\2]", typeset(text))
+    return Markup(re.sub(r"\b([Wd])_(\w)\b", r"<i>\1</i><sub>\2</sub>", str(escape(text))))
 
 
 def too_small(settings: Mapping[str, Any]) -> list[str]:
@@ -27,17 +59,10 @@ def too_small(settings: Mapping[str, Any]) -> list[str]:
         return []
     steps = max(experiment["steps"] for experiment in trained)
     runs = max(number or 0 for experiment in trained for number in experiment["seeds"].values())
-    sentences = []
-    if steps < ACCURACY_STEP:
-        sentences.append(
-            f"The longest training of the majority task has {steps:,} steps; the paper’s accuracies are compared at "
-            f"step {ACCURACY_STEP:,}."
-        )
-    if runs < LEAST_FOR_INTERVAL:
-        sentences.append(
-            f"No variant has more than {runs} {'run' if runs == 1 else 'runs'}; an interval needs {LEAST_FOR_INTERVAL}."
-        )
-    return sentences
+    short = f"The longest training of the majority task has {steps:,} steps; the paper’s accuracies are compared at "
+    few = f"No variant has more than {runs} {'run' if runs == 1 else 'runs'}; an interval needs {LEAST_FOR_INTERVAL}."
+    sentences = {f"{short}step {ACCURACY_STEP:,}.": steps < ACCURACY_STEP, few: runs < LEAST_FOR_INTERVAL}
+    return [sentence for sentence, true in sentences.items() if true]
 
 
 def groups(claims: Iterable[Claim]) -> list[list[Claim]]:
@@ -84,16 +109,15 @@ def configurations(sources: Sources) -> list[dict[str, str]]:
 
 def provenance(sources: Sources) -> pd.DataFrame:
     """Return a table of texts with a row for each Parquet file: the versions, settings and device that made it."""
-    columns = {
-        "version": "version",
-        "commit": "git_commit",
-        "torch": "torch",
-        "Python": "python",
-        "device": "device",
-        "settings (SHA-256)": "config_sha256",
+    cells: dict[str, Cell] = {
+        "table": "{.Index}.parquet",
+        "version": "{.version}",
+        "commit": "{.git_commit:.10}",
+        "torch": "{.torch}",
+        "Python": "{.python}",
+        "device": "{.device}",
+        "settings (SHA-256)": "{.config_sha256:.10}",
     }
-    cells: dict[str, Cell] = {"table": "{0[0]}.parquet"}
-    for name, key in columns.items():
-        end = 10 if key in ("git_commit", "config_sha256") else None
-        cells[name] = lambda entry, key=key, end=end: entry[1].get(key, "")[:end]
-    return grid(sources.items(), cells, texts=len(cells))
+    keys = ["version", "git_commit", "torch", "python", "device", "config_sha256"]
+    rows = pd.DataFrame(sources, index=keys, dtype=object).T.fillna("")
+    return grid(rows, cells, texts=len(cells))

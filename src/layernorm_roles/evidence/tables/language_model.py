@@ -27,6 +27,9 @@ SITES = {"before_norm": "before LayerNorm", "after_norm": "after LayerNorm"}
 WEIGHTS = {"initial": "untrained", "final": "trained"}
 """What readers call the sites of keys and the checkpoints of a run, by their names in table key_selectability."""
 
+ROWS = {"variant": ("norm", LEGENDS), "site": ("keys", SITES), "model": ("model", {})}
+"""Heading, and names of values, of the columns of table key_selectability by which rows of a table differ."""
+
 LEAST_OCCURRENCES, SHOWN = 10, 20
 """Table 3 lists the first SHOWN tokens of those that occur at least LEAST_OCCURRENCES times in the sentences."""
 
@@ -40,11 +43,11 @@ def table_1(keys: pd.DataFrame) -> Readable:
         main, exact = (shown[shown.site == site] for site in sites)
         parts += [
             f"{model}: keys at the attention input, by the norm before it. {_contexts(keys, model, 'long')}",
-            shares_by_layer(main, "variant", LEGENDS, paper if model == PAPER_MODEL else {}),
+            shares_by_layer(main, "variant", paper if model == PAPER_MODEL else {}),
         ]
         if len(exact):
             parts += [f"{model}: the keys where a norm scales them, with eps = 0 instead of the model's."]
-            parts += [shares_by_layer(exact, "variant", LEGENDS)]
+            parts += [shares_by_layer(exact, "variant")]
     return Readable(frame, parts)
 
 
@@ -56,7 +59,7 @@ def table_2(keys: pd.DataFrame) -> Readable:
     for model, shown in frame.groupby("model", sort=False):
         parts += [
             f"{model} with LayerNorm: keys before it and after. {_contexts(keys, model, 'long')}",
-            shares_by_layer(shown, "site", SITES, paper if model == PAPER_MODEL else {}),
+            shares_by_layer(shown, "site", paper if model == PAPER_MODEL else {}),
         ]
     return Readable(frame, parts)
 
@@ -90,7 +93,7 @@ def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
         grid(often.head(SHOWN), cells),
         *examples,
         "All tokens, by model:",
-        shares_by_layer(language_model.unselectable_shares(keys, **of_norm), "model", {}),
+        shares_by_layer(language_model.unselectable_shares(keys, **of_norm), "model"),
     ]
     return Readable(frame, parts)
 
@@ -99,7 +102,7 @@ def table_4(keys: pd.DataFrame) -> Readable:
     """Return the shares of unselectable keys of a BERT with LayerNorms and without any, from key_selectability."""
     frame = ordered(language_model.unselectable_shares(keys, model="bert", site="after_norm"), "variant")
     title = f"Keys of BERT with its LayerNorms, and with every one removed. {_contexts(keys, 'bert', 'sentences')}"
-    return Readable(frame, [title, shares_by_layer(frame, "variant", LEGENDS)])
+    return Readable(frame, [title, shares_by_layer(frame, "variant")])
 
 
 def heads(keys: pd.DataFrame) -> Readable:
@@ -117,10 +120,8 @@ def heads(keys: pd.DataFrame) -> Readable:
             frames.append(shares.assign(causal=causal))
             for site, shown in shares.groupby("site"):
                 exact = ", QK-norm with eps = 0" if site == "head_exact" else ""
-                title = (
-                    f"{model} ({size}): keys in the heads{exact}, {words}. {_contexts(keys, model, 'long')}"
-                )
-                parts += [title, shares_by_layer(shown, "variant", LEGENDS)]
+                title = f"{model} ({size}): keys in the heads{exact}, {words}. "
+                parts += [title + _contexts(keys, model, "long"), shares_by_layer(shown, "variant")]
     frame = pd.concat(frames) if frames else language_model.unselectable_shares(in_heads).assign(causal=False)
     return Readable(frame, parts)
 
@@ -192,14 +193,14 @@ def pilot() -> Readable:
 
 
 def shares_by_layer(
-    shares: pd.DataFrame, column: str, names: Mapping[str, str], paper: Mapping[str, Sequence[float]] = {}
+    shares: pd.DataFrame, column: str, paper: Mapping[str, Sequence[float]] = {}
 ) -> pd.DataFrame:
     """Return the result of `unselectable_shares` as a table of texts with a column for each layer.
 
-    Each value of `column`, which `names` may rename, has a row before training, one after it and, if `paper` has the
-    value, one of the per cent that the paper reports for each layer. The last column has the undecided keys of all
-    layers.
+    Each value of `column`, one of ROWS, has a row before training, one after it and, if `paper` has the value, one of
+    the per cent that the paper reports for each layer. The last column has the undecided keys of all layers.
     """
+    heading, names = ROWS[column]
     rows = []
     for value, part in shares.groupby(column, sort=False):
         name = names.get(value, value)
@@ -211,8 +212,7 @@ def shares_by_layer(
         if value in paper:
             cells = {layer: percent(reported) for layer, reported in enumerate(paper[value], start=1)}
             rows.append(([name, "paper, trained", MISSING], cells, [MISSING]))
-    of_values = {"variant": "norm", "site": "keys"}.get(column, column)
-    return layered([of_values, "weights", "seeds"], rows, ["undecided"], texts=2)
+    return layered([heading, "weights", "seeds"], rows, ["undecided"], texts=2)
 
 
 def _contexts(keys: pd.DataFrame, model: str, texts: str) -> str:

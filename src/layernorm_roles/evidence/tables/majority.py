@@ -92,9 +92,7 @@ def size_and_projection(metrics: pd.DataFrame) -> Readable:
         "experiment": lambda part: part.experiment.iloc[0],
         "of": quantity,
         "learning rate": lambda part: f"{part.base_learning_rate.iloc[0]:g}",
-        "size": lambda part: effect(part, "size"),
-        "projection": lambda part: effect(part, "projection"),
-        "interaction": lambda part: effect(part, "interaction"),
+        **{each: lambda part, of=each: effect(part, of) for each in ("size", "projection", "interaction")},
         "seeds": lambda part: str(part.pairs.iloc[0]),
     }
     frame = majority.effects_of_size_and_projection(metrics, TEST_LOSS)

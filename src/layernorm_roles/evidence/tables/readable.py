@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import import_module
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -80,8 +80,8 @@ def ordered(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
 
 def make(table: Table, frames: Mapping[str, pd.DataFrame]) -> Readable:
     """Make a readable table that shown.yaml lists from data frames, given by the names of their Parquet tables."""
-    module = import_module(f"layernorm_roles.evidence.tables.{table.group}")
-    made = getattr(module, table.name)(*(frames[name] for name in table.inputs))
+    function = resolve_name(f"layernorm_roles.evidence.tables.{table.group}:{table.name}")
+    made = function(*(frames[name] for name in table.inputs))
     if made.frame.empty and table.none:
         return made._replace(parts=[table.none])
     return made._replace(parts=[*made.parts, table.note]) if table.note else made

@@ -50,11 +50,6 @@ class Judged(NamedTuple):
         return f"{mean}\u00a0% [{low}, {high}]"
 
     @property
-    def runs(self) -> str:
-        """The number of independent runs behind the claim's number, as text; empty if nothing is random."""
-        return f"{self.row.n_seeds:,}" if self.row.n_seeds > 1 else ""
-
-    @property
     def corrected(self) -> str:
         """The claim's p-value with Holm's correction for the number of primary claims; empty if it has none."""
         return "" if pd.isna(self.row.p_holm) else f"p = {self.row.p_holm:.2g} with Holm's correction"
@@ -112,7 +107,7 @@ def claims(table: pd.DataFrame) -> Readable:
         "Found, 95 % interval": lambda judged: judged.measured or MISSING,
         "Reported": lambda judged: typeset(judged.row.paper_value) or MISSING,
         "Control": control,
-        "Runs": lambda judged: judged.runs or MISSING,
+        "Runs": lambda judged: f"{judged.row.n_seeds:,}" if judged.row.n_seeds > 1 else MISSING,
         "Effect over the reported one": lambda judged: judged.size or MISSING,
     }
     return Readable(table.drop(columns="setting"), [grid(judged(table).values(), cells, texts=7)])
@@ -120,28 +115,18 @@ def claims(table: pd.DataFrame) -> Readable:
 
 def rows_of(table: pd.DataFrame, claim: str) -> list[pd.DataFrame]:
     """Return the rows of the table comparisons that are behind a claim as a table of texts; no table without any."""
+
+    def found(row: Any) -> str:
+        unit = "" if pd.isna(row.unit) else row.unit
+        return measured(row.estimate, row.ci_low, row.ci_high, unit) or MISSING
+
+    cells = {
+        "comparison": lambda row: typeset(row.comparison),
+        "of": lambda row: typeset(row.statistic),
+        "found": found,
+        "asked": lambda row: typeset(row.asked),
+        "met": lambda row: {True: "yes", False: "no"}.get(row.met, "open") if row.asked else "",
+        "runs": lambda row: f"{row.n_runs:,.0f}" if row.n_runs > 1 else "",
+    }
     rows = table[table.claim == claim].sort_values("number")
-    return [grid(rows, _COMPARED, texts=len(_COMPARED))] if len(rows) else []
-
-
-def _found(row: Any) -> str:
-    unit = "" if pd.isna(row.unit) else row.unit
-    return measured(row.estimate, row.ci_low, row.ci_high, unit) or MISSING
-
-
-def _answer(row: Any) -> str:
-    """Return whether what is asked of a comparison is met, or that it is open; empty where nothing is asked."""
-    if not row.asked:
-        return ""
-    return "open" if pd.isna(row.met) else "yes" if row.met else "no"
-
-
-_COMPARED = {
-    "comparison": lambda row: typeset(row.comparison),
-    "of": lambda row: typeset(row.statistic),
-    "found": _found,
-    "asked": lambda row: typeset(row.asked),
-    "met": _answer,
-    "runs": lambda row: f"{row.n_runs:,.0f}" if row.n_runs > 1 else "",
-}
-"""How the cells of a row of the table comparisons are made, by their headings."""
+    return [grid(rows, cells, texts=len(cells))] if len(rows) else []
