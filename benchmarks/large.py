@@ -129,7 +129,7 @@ def judged(keys: np.ndarray, cores: int) -> tuple[Judged, np.ndarray]:
         return Judged(*json.loads(found.stdout)), np.load(file)
 
 
-def row(case: Case, n: int, clones: methods.Clones) -> str:
+def row(case: Case, n: int, clones: argparse.Namespace) -> str:
     """One row of the table, for n keys of a case."""
     keys, cores = case.make(n), len(os.sched_getaffinity(0))
     half, _ = judged(keys[::2], cores)
@@ -162,20 +162,19 @@ def main() -> None:
         "--scale", type=Fraction, metavar="PART", default=Fraction(1), help="such as 1/64: a part of the keys"
     )
     parser.add_argument("--judge", nargs=2, help=argparse.SUPPRESS)
-    methods.Clones.add_options(parser)
+    methods.add_clones(parser)
     options = parser.parse_args()
     if options.judge:
         judge(Path(options.judge[0]), options.judge[1])
         return
-    clones = methods.Clones.asked(options, parser)
-    titles = list(methods.methods(clones))
+    titles = list(methods.methods(options))
     print(
         f"| keys | n x d | unselectable | certify, {len(os.sched_getaffinity(0))} cores | times that for half "
         f"| one core | verify | matrix, MiB | adds, MiB | {' | '.join(titles)} |"
     )
     print("|---|---|---:|---:|---:|---:|---:|---:|---:|" + "---|" * len(titles))
     for case in CASES:
-        print(f"| {row(case, int(case.keys * options.scale), clones)} |", flush=True)
+        print(f"| {row(case, int(case.keys * options.scale), options)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -21,30 +21,25 @@ import pandas as pd
 import torch
 import yaml
 
-from layernorm_roles.majority import data, train
-from layernorm_roles.planning import configured
-from layernorm_roles.settings.majority import MajorityExperiment
+from layernorm_roles.majority.train import train_batch
+from layernorm_roles.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[1]
 VARIANTS = ("layernorm", "scale_released", "scale", "none", "projection", "layernorm_small")
-TABLE = "results/overhead/parquet/majority_metrics.parquet"
+RESULTS = Path("results/overhead")
+SAMPLE = 20
+"""Runs, at least, by which the time of all is estimated."""
 
 
 def configuration(runs: int, steps: int, runs_per_job: int) -> dict:
     """An overlay of config.yaml: experiment d8 alone, with `runs` runs and little data."""
     seeds = [len(range(first, runs, len(VARIANTS))) for first in range(len(VARIANTS))]
-    d8 = {
-        "sequences": 4000,
-        "batch_size": 500,
-        "steps": steps,
-        "evaluate_every": steps // 4,
-        "seeds": dict(zip(VARIANTS, seeds, strict=True)),
-        "runs_per_job": runs_per_job,
-    }
+    d8 = {"sequences": 4000, "batch_size": 500, "steps": steps, "evaluate_every": steps // 4}
+    d8 |= {"seeds": dict(zip(VARIANTS, seeds, strict=True)), "runs_per_job": runs_per_job}
     return {"name": "overhead", "device": "cpu", "first_seed": 0, "majority": {"only": ["d8"], "d8": d8}}
 
 
-def snakemake(folder: Path, cores: int, *targets: str) -> float:
+def snakemake(folder: Path, cores: int, *targets: Path) -> float:
     """Seconds that the workflow takes for `targets`."""
     command = [
         sys.executable,
@@ -56,36 +51,27 @@ def snakemake(folder: Path, cores: int, *targets: str) -> float:
         "--configfile",
         "tiny.yaml",
     ]
-    began = time.monotonic()
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}
-    )
+    environment, began = os.environ | {"PYTHONPATH": path}, time.monotonic()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment)
     if done.returncode:
         sys.exit(done.stdout + done.stderr)
     return time.monotonic() - began
 
 
-def work(folder: Path, settings: MajorityExperiment, sample: int) -> float:
-    """Seconds that one run takes in a process that has done one already: reading, training, writing."""
+def work(results: Path) -> float:
+    """Seconds that one run takes in a process that has trained before: reading, training, writing."""
     torch.set_num_threads(1)
-    for number in range(sample + 1):
-        if number == 1:
-            began = time.monotonic()
-        seed, norm = number // len(VARIANTS), VARIANTS[number % len(VARIANTS)]
-        written = (folder / name for name in ("metrics.parquet", "vectors.parquet", "weights.safetensors"))
-        run = train.MajorityRun("d8", norm, norm, seed, settings.d_model[0], settings.learning_rate[0])
-        result = train.train(
-            settings, run, data.load(folder / f"results/overhead/data/majority/d8/seed_{seed}.parquet")
-        )
-        train.write({run: result}, settings, "cpu", train.Outputs(*written))
-    return (time.monotonic() - began) / sample
-
-
-def in_jobs(folder: Path) -> float:
-    """Seconds of all training jobs together, as Snakemake's benchmark files have them."""
-    files = (folder / "results/overhead/benchmarks/majority_train").rglob("*.tsv")
-    return sum(pd.read_csv(file, sep="\t").s.sum() for file in files)
+    out, spent, runs = {kind: results / kind for kind in ("metrics", "vectors", "weights")}, [], []
+    for file in sorted((results / "plan/majority").rglob("*.json")):
+        plan, began = Plan(file), time.monotonic()
+        seeds = (plan.of(job)["seed"] for job in plan["made_by"])
+        train_batch(plan, [results / f"data/majority/d8/seed_{seed}.parquet" for seed in seeds], out)
+        spent.append(time.monotonic() - began)
+        runs.append(len(plan["runs"]))
+        if sum(runs[1:]) >= SAMPLE:
+            break
+    return sum(spent[1:]) / sum(runs[1:])
 
 
 def main() -> None:
@@ -103,29 +89,25 @@ def main() -> None:
             shutil.copytree(ROOT / name, folder / name)
         for name in ("Snakefile", "config.yaml"):
             shutil.copy(ROOT / name, folder)
-        rows = []
+        print(f"{options.runs} majority runs of {options.steps:,} steps on {options.cores} cores:\n")
+        print(
+            "| runs a process | training jobs | work, s | in jobs, s | wall, s | beyond work | beyond jobs |"
+        )
+        print("|---|---|---|---|---|---|---|")
         for runs_per_job in options.runs_per_job:
             overlay = configuration(options.runs, options.steps, runs_per_job)
             (folder / "tiny.yaml").write_text(yaml.safe_dump(overlay))
-            d8 = configured(ROOT / "config.yaml", overlay).majority["d8"]
-            shutil.rmtree(folder / "results", ignore_errors=True)
-            seeds = range(max(d8.seeds.values()))
-            snakemake(
-                folder,
-                options.cores,
-                *(f"results/overhead/data/majority/d8/seed_{seed}.parquet" for seed in seeds),
+            shutil.rmtree(folder / RESULTS, ignore_errors=True)
+            seeds = range(max(overlay["majority"]["d8"]["seeds"].values()))
+            snakemake(folder, options.cores, *(RESULTS / f"data/majority/d8/seed_{n}.parquet" for n in seeds))
+            wall = snakemake(folder, options.cores, RESULTS / "parquet/majority_metrics.parquet")
+            timed = [*(folder / RESULTS / "benchmarks/majority").rglob("*.tsv")]
+            in_jobs = sum(pd.read_csv(file, sep="\t").s.sum() for file in timed) / options.cores
+            own = work(folder / RESULTS) * options.runs / options.cores
+            numbers = (
+                f"{own:.0f} | {in_jobs:.0f} | {wall:.0f} | {wall / own - 1:.0%} | {wall / in_jobs - 1:.0%}"
             )
-            wall = snakemake(folder, options.cores, TABLE)
-            jobs = sum(-(-number // runs_per_job) for number in d8.seeds.values())
-            own = work(folder, d8, min(20, options.runs - 1)) * options.runs / options.cores
-            rows.append((runs_per_job, jobs, own, in_jobs(folder) / options.cores, wall))
-    print(f"{options.runs} majority runs of {options.steps:,} steps on {options.cores} cores:\n")
-    print("| runs a process | training jobs | work, s | in jobs, s | wall, s | beyond work | beyond jobs |")
-    print("|---|---|---|---|---|---|---|")
-    for *counts, own, jobs, wall in rows:
-        shares = f"{wall / own - 1:.0%}", f"{wall / jobs - 1:.0%}"
-        cells = [*counts, f"{own:.0f}", f"{jobs:.0f}", f"{wall:.0f}", *shares]
-        print("| " + " | ".join(map(str, cells)) + " |")
+            print(f"| {runs_per_job} | {len(timed)} | {numbers} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog, nnls
@@ -111,27 +110,10 @@ def by_nnls(keys: np.ndarray) -> Callable[[int], bool]:
     return inside
 
 
-class Clones(NamedTuple):
-    """The user's own clones of others' repositories; None where their method is left out."""
-
-    authors: Path | None
-    grivas: Path | None
-
-    @classmethod
-    def asked(cls, options: argparse.Namespace, parser: argparse.ArgumentParser) -> "Clones":
-        """Those that the options of `add_options` name. Ends the command if one is no such clone."""
-        needed = {"authors": "unselectable/stollen_prob_search.py", "grivas": "stollen/__init__.py"}
-        for name, file in needed.items():
-            clone = getattr(options, name)
-            if clone and not (clone / file).is_file():
-                parser.error(f"--{name} {clone}: expected a clone with {file}")
-        return cls(options.authors, options.grivas)
-
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
-        """Let a command take both."""
-        parser.add_argument("--authors", type=Path, metavar="CLONE", help="clone of the authors' repository")
-        parser.add_argument("--grivas", type=Path, metavar="CLONE", help="clone of unargmaxable")
+def add_clones(parser: argparse.ArgumentParser) -> None:
+    """Let a command take the user's own clones of others' repositories, whose methods are left out without them."""
+    parser.add_argument("--authors", type=Path, metavar="CLONE", help="clone of the authors' repository")
+    parser.add_argument("--grivas", type=Path, metavar="CLONE", help="clone of unargmaxable")
 
 
 def by_authors(clone: Path, keys: np.ndarray) -> Callable[[int], bool]:
@@ -171,16 +153,13 @@ def by_grivas(clone: Path, keys: np.ndarray) -> Callable[[int], bool]:
     return inside
 
 
-METHODS = ("HiGHS", "Clarkson + nnls", "authors", "Grivas et al., approximate")
-"""Titles of the columns of the other methods; the last two for clones that are given."""
-
-
-def methods(clones: Clones) -> dict[str, Callable[[np.ndarray], Callable[[int], bool]]]:
-    """From titles to functions that make a method for a matrix of keys."""
-    found = dict(zip(METHODS, (by_highs, by_nnls), strict=False))
-    for title, by, clone in zip(METHODS[2:], (by_authors, by_grivas), clones, strict=True):
-        if clone:
-            found[title] = functools.partial(by, clone)
+def methods(clones: argparse.Namespace) -> dict[str, Callable[[np.ndarray], Callable[[int], bool]]]:
+    """From titles of columns to functions that make a method for a matrix of keys."""
+    found = {"HiGHS": by_highs, "Clarkson + nnls": by_nnls}
+    if clones.authors:
+        found["authors"] = functools.partial(by_authors, clones.authors)
+    if clones.grivas:
+        found["Grivas et al., approximate"] = functools.partial(by_grivas, clones.grivas)
     return found
 
 
@@ -193,7 +172,7 @@ def seconds(call: Callable[[], object], repeats: int) -> float:
     return statistics.median(times)
 
 
-def compare(name: str, keys: np.ndarray, clones: Clones, only_inside: bool = False) -> str:
+def compare(name: str, keys: np.ndarray, clones: argparse.Namespace, only_inside: bool = False) -> str:
     """One row of the table."""
     n, d = keys.shape
     began = time.process_time()
@@ -210,7 +189,7 @@ def compare(name: str, keys: np.ndarray, clones: Clones, only_inside: bool = Fal
 
 
 def others(
-    keys: np.ndarray, verdict: np.ndarray, own: float, clones: Clones, only_inside: bool = False
+    keys: np.ndarray, verdict: np.ndarray, own: float, clones: argparse.Namespace, only_inside: bool = False
 ) -> list[str]:
     """The cells of the other methods: the time for the verdicts on all keys, and how many times `own` that is.
 
@@ -257,9 +236,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="the small matrices only, about a minute")
-    Clones.add_options(parser)
+    add_clones(parser)
     options = parser.parse_args()
-    clones = Clones.asked(options, parser)
 
     certify(np.random.default_rng(0).standard_normal((50, 3)))  # compiled before any clock starts
     cases = [
@@ -275,14 +253,14 @@ def main() -> None:
             ("Gaussian, 8 inside", interior, 1024, 256),
             ("Gaussian, 8 inside", interior, 1024, 768),
         ]
-    titles = list(methods(clones))
+    titles = list(methods(options))
     print("| keys | n x d | unselectable | certify | verify | " + " | ".join(titles) + " |")
     print("|---|---|---|---|---|" + "---|" * len(titles))
     for name, make, n, d in cases:
         keys = make(n, d, np.random.default_rng([n, d]))
-        print("| " + compare(name, keys, clones, make is interior) + " |", flush=True)
+        print("| " + compare(name, keys, options, make is interior) + " |", flush=True)
         if make is stream_like:
-            print("| " + compare(f"{name}, LayerNorm", layer_norm(keys), clones) + " |", flush=True)
+            print("| " + compare(f"{name}, LayerNorm", layer_norm(keys), options) + " |", flush=True)
     print(
         f"\n{platform.processor() or platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}"
     )

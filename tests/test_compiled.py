@@ -20,9 +20,9 @@ arrays = [t.numpy() for t in fused(hidden, weight, torch.arange(70))]
 """,
     "majority": """
 from layernorm_roles.majority import kernel
-from layernorm_roles.majority.parameters import Sizes
+from layernorm_roles.majority.parameters import shapes
 counts = rng.multinomial(50, np.ones(20) / 20, size=600).astype(np.uint8)
-parameters = [rng.standard_normal(shape).astype(np.float32) for shape in Sizes(20, 8, 8).shapes]
+parameters = [rng.standard_normal(shape).astype(np.float32) for shape in shapes(20, 8, 8)]
 loss, _, gradients = kernel.loss_and_gradients(counts, counts.argmax(axis=1), parameters)
 arrays = [np.array(loss), *gradients]
 """,

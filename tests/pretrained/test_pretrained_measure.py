@@ -99,12 +99,9 @@ def tokens(request, tmp_path):
     return tokens_of(ModelFiles(tmp_path, (tmp_path / "model.safetensors",)))
 
 
-def test_texts_are_cut_and_keep_their_special_tokens(tokens):
+def test_texts_are_cut_and_keep_their_special_tokens_and_short_ones_are_left_out(tokens, capsys):
     assert tokens.encode("a b c d e f", 6) == [0, 4, 5, 6, 7, 1]
     assert tokens.encode("a b", 6) == [0, 4, 5, 1]
-
-
-def test_short_texts_are_left_out(tokens, capsys):
     texts = ["a", "a b c", "c d e f", "b b b b b b"]
     assert tokenised(texts, tokens, 5, 2, "m") == {1: [0, 4, 5, 6, 1], 2: [0, 6, 7, 8, 1]}
     assert not capsys.readouterr().err

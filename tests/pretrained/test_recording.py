@@ -26,7 +26,10 @@ def recorded(model):
 
 
 @pytest.mark.parametrize("architecture", [*KIN, *HEADS_ONLY])
-def test_attention_and_streams_are_those_of_transformers(architecture, saved, recorded):
+def test_attention_and_streams_are_those_of_transformers_and_norm_and_projections_lead_from_one_to_the_other(
+    architecture, saved, recorded
+):
+    """Of an unknown architecture the heads alone are known."""
     network = AutoModel.from_pretrained(saved(architecture), dtype=torch.float64, attn_implementation="eager")
     with torch.no_grad():
         out = network.eval()(torch.tensor([TOKENS]), output_attentions=True, output_hidden_states=True)
@@ -39,28 +42,19 @@ def test_attention_and_streams_are_those_of_transformers(architecture, saved, re
         np.testing.assert_allclose(found, expected[0], rtol=0, atol=tolerance)
         assert layer.scaling == pytest.approx(1 / np.sqrt(layer.keys.shape[2]), rel=1e-15)
         assert layer.causal == ("bert" not in architecture)
-        if layer.norm:
-            stream = layer.attention_input if "bert" in architecture else layer.before_norm
-            np.testing.assert_allclose(stream, hidden[0], rtol=0, atol=10 * tolerance * abs(stream).max())
-
-
-@pytest.mark.parametrize("architecture", KIN)
-def test_norm_and_projections_lead_from_the_stream_to_the_heads(architecture, recorded):
-    for layer in recorded(architecture):
-        assert layer.attention_input is not None
-        np.testing.assert_allclose(layer.norm(layer.before_norm), layer.attention_input, rtol=0, atol=1e-13)
-        np.testing.assert_allclose(layer.query_projection(layer.attention_input), layer.queries, atol=1e-11)
-        np.testing.assert_allclose(layer.key_projection(layer.attention_input), layer.keys, atol=1e-11)
-    assert (layer.key_projection.rotation is None) == ("bert" in architecture or architecture == "gpt2")
-    assert (layer.key_projection.norm is not None) == (architecture == "qwen3")
-
-
-@pytest.mark.parametrize("architecture", HEADS_ONLY)
-def test_of_an_unknown_architecture_the_heads_alone_are_known(architecture, recorded):
-    for layer in recorded(architecture):
-        assert layer.attention_input is None
-        assert layer.before_norm is layer.norm is layer.query_projection is layer.key_projection is None
-        assert layer.queries.shape == (4, 10, 6)
+        if architecture in HEADS_ONLY:
+            assert layer.attention_input is layer.before_norm is layer.norm is None
+            assert layer.query_projection is layer.key_projection is None
+            assert layer.queries.shape == (4, 10, 6)
+            continue
+        x = layer.attention_input
+        stream = x if "bert" in architecture else layer.before_norm
+        np.testing.assert_allclose(stream, hidden[0], rtol=0, atol=10 * tolerance * abs(stream).max())
+        np.testing.assert_allclose(layer.norm(layer.before_norm), x, rtol=0, atol=1e-13)
+        np.testing.assert_allclose(layer.query_projection(x), layer.queries, atol=1e-11)
+        np.testing.assert_allclose(layer.key_projection(x), layer.keys, atol=1e-11)
+        assert (layer.key_projection.rotation is None) == ("bert" in architecture or architecture == "gpt2")
+        assert (layer.key_projection.norm is not None) == (architecture == "qwen3")
 
 
 def test_a_known_name_with_an_unknown_meaning_gives_heads_only(model):

@@ -8,11 +8,10 @@ from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import PLACEMENTS, Placement
 from layernorm_roles.statements import placement as P
 from layernorm_roles.statements import position
-from layernorm_roles.statements import training as R
 from layernorm_roles.statements import transformer as T
 
 TOKENS = np.random.default_rng(0).integers(0, 40, size=3000)
-REDUCED = R.reduce_vocabulary(TOKENS, 20)
+REDUCED = T.reduce_vocabulary(TOKENS, 20)
 SHAPE = T.TransformerShape("pre", depth=2, d_model=8, heads=2, context_length=5, vocabulary=20)
 SMALL = {"depths": [1, 3], "untrained_depths": [2, 3], "d_model": 8, "heads": 2, "context_length": 5}
 SMALL |= {"vocabulary": 20, "steps": 4, "learning_rates": [1e-2]}
@@ -65,13 +64,13 @@ def test_losses_and_streams_are_those_of_the_formulas(placement, residual):
 
 def test_optimiser_is_adam():
     rate, seed = 1e-2, 7
-    ours = R.train(SHAPE, REDUCED, [(rate, seed)], 6)[0][0]
+    ours = T.train(SHAPE, REDUCED, [(rate, seed)], 6)[0][0]
     matrices = [m.clone().requires_grad_() for m in SHAPE.matrices(T.initial(SHAPE, [seed]))]
-    adam = torch.optim.Adam(matrices, lr=rate, betas=R.BETAS, eps=R.EPS)
+    adam = torch.optim.Adam(matrices, lr=rate, betas=T.BETAS, eps=T.EPS)
     rng = generator(Stream.PLACEMENT_BATCHES, seed)
     theirs = []
     for _ in range(6):
-        windows = torch.from_numpy(R._windows(rng, REDUCED, 5))[None]
+        windows = torch.from_numpy(T._windows(rng, REDUCED, 5))[None]
         loss = T.losses(SHAPE, matrices, windows).sum()
         theirs.append(loss.item())
         adam.zero_grad()
@@ -79,7 +78,7 @@ def test_optimiser_is_adam():
         adam.step()
     assert np.allclose(ours, theirs, rtol=1e-4)
     assert np.isfinite(ours).all()
-    assert R._finite(np.array([1.0, np.nan, np.inf])).tolist() == [1.0, np.inf, np.inf]
+    assert T._finite(np.array([1.0, np.nan, np.inf])).tolist() == [1.0, np.inf, np.inf]
 
 
 def test_untrained_gradients_are_autograds_of_the_first_layer():
@@ -90,7 +89,7 @@ def test_untrained_gradients_are_autograds_of_the_first_layer():
     for row in found.itertuples():
         shape = SHAPE._replace(placement=row.placement, residual=row.residual, depth=row.depth)
         rng = generator(Stream.PLACEMENT_BATCHES, row.seed)
-        windows = torch.from_numpy(R._windows(rng, REDUCED, 5))[None]
+        windows = torch.from_numpy(T._windows(rng, REDUCED, 5))[None]
         matrices = [m.clone().requires_grad_() for m in shape.matrices(T.initial(shape, [row.seed]))]
         T.losses(shape, matrices, windows).sum().backward()
         norms = [m.grad.norm() for m in matrices[2:10] if m.grad is not None]
@@ -99,15 +98,15 @@ def test_untrained_gradients_are_autograds_of_the_first_layer():
 
 def test_reduce_vocabulary():
     tokens = np.array([7, 7, 7, 3, 3, 9, 5])
-    assert R.reduce_vocabulary(tokens, 3).tolist() == [0, 0, 0, 1, 1, 2, 2]
-    assert R.reduce_vocabulary(tokens, 4).tolist() == [0, 0, 0, 1, 1, 3, 2], (
+    assert T.reduce_vocabulary(tokens, 3).tolist() == [0, 0, 0, 1, 1, 2, 2]
+    assert T.reduce_vocabulary(tokens, 4).tolist() == [0, 0, 0, 1, 1, 3, 2], (
         "of equal ones the smaller id first"
     )
 
 
 def test_windows_are_drawn_from_the_whole_text():
     rng = np.random.default_rng(0)
-    drawn = np.concatenate([R._windows(rng, np.arange(7), 5) for _ in range(20)])
+    drawn = np.concatenate([T._windows(rng, np.arange(7), 5) for _ in range(20)])
     assert {tuple(window) for window in drawn.tolist()} == {(0, 1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 6)}
 
 
@@ -141,7 +140,7 @@ def test_each_run_has_the_rows_that_it_would_have_alone():
         curve, probe = (tables[name].query(mine) for name in ("placement", "position_probe"))
         for residual in (True, False):
             shape = SHAPE._replace(residual=residual)
-            losses, trained = R.train(shape, REDUCED, [(rate, seed)], 6)
+            losses, trained = T.train(shape, REDUCED, [(rate, seed)], 6)
             if residual:
                 assert curve.step.to_list() == list(range(6))
                 assert curve.train_loss.to_list() == pytest.approx(losses[0], rel=1e-4)

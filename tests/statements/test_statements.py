@@ -123,43 +123,22 @@ SHAPES = {"stream": (30, 4), "heads": (30, 4), "w_o": (4, 4), "b_o": (4,), "gain
 SHAPES["w_1"] = (4, 7)
 
 
-@pytest.fixture
-def samples(tmp_path):
-    """A file of samples of three runs, in which every tensor is drawn by itself; the tensors; the plan of its job."""
-    rng, plan = np.random.default_rng(0), planned(tmp_path, "measure/x")
-    tensors = {
-        f"{name}/layer_{layer}.{kind}": torch.from_numpy(rng.standard_normal(shape))
-        for name, _ in RUNS
-        for layer in (1, 2)
-        for kind, shape in SHAPES.items()
-    }
+def test_fusion_of_random_blocks_and_of_trained_ones(tmp_path, drawn):
+    """The trained ones are of three runs, in which every tensor is drawn by itself."""
+    rng, job = np.random.default_rng(0), planned(tmp_path, "measure/x")
     runs = [{"name": name, "seed": seed, "layers": 2} for name, seed in RUNS]
-    checkpoint.save(tensors, tmp_path / "samples", {"identity": plan, "runs": runs})
-    return tmp_path / "samples", tensors, plan
-
-
-def test_geometry_and_its_cloud(tmp_path, drawn):
-    settings = example(Geometry, dimensions=[3], input_norms=[1])
-    plan = planned(tmp_path, "geometry", settings=settings.model_dump(), seed=4)
-    geometry.write(plan, tmp_path / "rows", tmp_path / "cloud")
-    assert drawn == {Stream.GEOMETRY.number: {4}, Stream.GEOMETRY_CLOUD.number: {4}}
-    rows = read(tmp_path / "rows", "geometry", plan, Stream.GEOMETRY)
-    cloud = read(tmp_path / "cloud", "geometry_cloud", plan, Stream.GEOMETRY_CLOUD)
-    assert_rows(rows, geometry.measure(settings, 4))
-    assert_rows(cloud, geometry.cloud(4))
-
-
-def test_fusion_of_random_blocks_and_of_trained_ones(tmp_path, drawn, samples):
-    path, tensors, job = samples
     given = {"settings": example(Fusion, d_model=[4]).model_dump(), "seeds": [4, 6]}
-    plan = planned(tmp_path, "fusion", [job["job"]], **given)
+    blocks, tensors = [*fusion.random_blocks([4], [4, 6])], {}
+    for (name, seed), layer in product(RUNS, (1, 2)):
+        arrays = {kind: rng.standard_normal(shape) for kind, shape in SHAPES.items()}
+        tensors |= {f"{name}/layer_{layer}.{kind}": torch.from_numpy(arrays[kind]) for kind in SHAPES}
+        columns = {"source": "language_model", "seed": seed, "layer": layer}
+        blocks.append(fusion.AttentionBlock(**arrays, columns=columns))
+    checkpoint.save(tensors, tmp_path / "samples", {"identity": job, "runs": runs})
+    drawn.clear()
+    plan, path = planned(tmp_path, "fusion", [job["job"]], **given), tmp_path / "samples"
     fusion.write(plan, [path], tmp_path / "rows")
     assert drawn == {Stream.FUSION.number: {4, 6}}
-    blocks = [*fusion.random_blocks([4], [4, 6])]
-    for (name, seed), layer in product(RUNS, (1, 2)):
-        arrays = (tensors[f"{name}/layer_{layer}.{kind}"].numpy() for kind in SHAPES)
-        columns = {"source": "language_model", "seed": seed, "layer": layer}
-        blocks.append(fusion.AttentionBlock(*arrays, columns))
     assert_rows(read(tmp_path / "rows", "fusion", plan, Stream.FUSION), fusion.measure(blocks))
     planned(tmp_path, job["job"], runs=[1])
     with pytest.raises(ValueError, match="samples: a file of another run"):
@@ -191,24 +170,27 @@ def test_placement(tmp_path, drawn):
 SETTINGS = example(Geometry, dimensions=[2, 3, 16], input_norms=[1e-6, 1.0, 1e4])
 
 
-@pytest.fixture(scope="module")
-def table():
-    return geometry.measure(SETTINGS, seed=0)
+@pytest.fixture
+def geometries(tmp_path, drawn):
+    """The tables in the two files of a job, which drew from one stream for each."""
+    plan = planned(tmp_path, "geometry", settings=SETTINGS.model_dump(), seed=4)
+    geometry.write(plan, tmp_path / "rows", tmp_path / "cloud")
+    assert drawn == {Stream.GEOMETRY.number: {4}, Stream.GEOMETRY_CLOUD.number: {4}}
+    rows = read(tmp_path / "rows", "geometry", plan, Stream.GEOMETRY)
+    return rows, read(tmp_path / "cloud", "geometry_cloud", plan, Stream.GEOMETRY_CLOUD)
 
 
-def test_table_shape_quantities(table):
-    shape = table[table.input_norm.isna()]
-    for quantity in ("axes_deviation", "axes_cosine", "centre_deviation"):
-        assert shape[shape.quantity == quantity].value.max() < 1e-12, quantity
-    rank = shape[shape.quantity == "rank"].set_index(["norm", "n"]).value
-    assert all(rank["layernorm", n] == n - 1 and rank["rmsnorm", n] == n for n in SETTINGS.dimensions)
-
-
-def test_every_quantity_of_the_arithmetic_is_what_plain_formulas_give(table):
+def test_every_quantity_of_geometry_is_what_plain_formulas_give(geometries):
     """From the draws of each size: torch's LayerNorm, and h(g(f(x))) in numpy with eps inside the root and outside."""
-    expected = {}
+    table, expected = geometries[0], {}
     for n in SETTINGS.dimensions:
-        rng = generator(Stream.GEOMETRY, 0, n)
+        for norm, rank in (("layernorm", n - 1), ("rmsnorm", n)):
+            shape = table[table.input_norm.isna() & (table.norm == norm) & (table.n == n)]
+            zeros = dict.fromkeys(("centre_deviation", "axes_deviation", "axes_cosine"), 0)
+            assert shape.set_index("quantity").value.to_dict() == pytest.approx(
+                {"rank": rank, **zeros}, rel=0, abs=1e-12
+            )
+        rng = generator(Stream.GEOMETRY, 4, n)
         gain, bias = np.exp(0.5 * rng.standard_normal(n)), rng.standard_normal(n)
         rng.standard_normal((n + 8, n))  # the outputs that the shape is found from
         for length, eps in product(SETTINGS.input_norms, (1e-5, 1e-12)):
@@ -252,8 +234,8 @@ def test_the_shape_deviates_where_outputs_do(monkeypatch):
         assert found[f"{name}_deviation"] == pytest.approx(known)
 
 
-def test_cloud_stages():
-    drawn = generator(Stream.GEOMETRY_CLOUD, 3).standard_normal((400, 3))
+def test_cloud_stages(geometries):
+    drawn = generator(Stream.GEOMETRY_CLOUD, 4).standard_normal((400, 3))
     x = drawn * [1.2, 0.7, 0.5] + [0.6, 0.2, 0.4]
     known = {("layernorm", "x"): x, ("rmsnorm", "x"): x}
     known["layernorm", "f"] = x - x.mean(axis=1, keepdims=True)
@@ -262,7 +244,7 @@ def test_cloud_stages():
         known[norm, "g"] = y / np.sqrt((y**2).mean(axis=1, keepdims=True))
         known[norm, "h"] = known[norm, "g"] * (1.4, 0.9, 0.5)
     known["layernorm", "h"] = known["layernorm", "h"] + (0.6, -0.3, 0.8)
-    cloud = geometry.cloud(seed=3)
+    cloud = geometries[1]
     assert cloud.groupby(["norm", "stage"]).ngroups == len(known)
     for key, points in known.items():
         found = cloud.set_index(["norm", "stage"]).loc[[key]]

@@ -120,11 +120,9 @@ def label_randomly(
 
     Sequences follow the order of `partitions`. The class of a partition's first part, the largest, is the label.
     """
-    rows = len(partitions) * labellings
-    by_rank = np.zeros((rows, classes), dtype=np.uint8)
-    for number, partition in enumerate(partitions):
-        by_rank[number * labellings : (number + 1) * labellings, : len(partition)] = partition
-    permutation = rng.permuted(np.tile(np.arange(classes), (rows, 1)), axis=1)
+    padded = [partition + (0,) * (classes - len(partition)) for partition in partitions]
+    by_rank = np.repeat(np.array(padded, dtype=np.uint8), labellings, axis=0)
+    permutation = rng.permuted(np.tile(np.arange(classes), (len(by_rank), 1)), axis=1)
     counts = np.empty_like(by_rank)
     np.put_along_axis(counts, permutation, by_rank, axis=1)
     return Sequences(counts, permutation[:, 0].astype(np.int64))

@@ -15,7 +15,7 @@ from layernorm_roles.gpu.agreement import Derivatives
 from layernorm_roles.majority import kernel
 from layernorm_roles.majority.data import Sequences
 from layernorm_roles.majority.model import MajorityTransformer, pair_loss
-from layernorm_roles.majority.parameters import LossParameters, Sizes
+from layernorm_roles.majority.parameters import LossParameters
 
 Loss = Callable[[LossParameters, Tensor, Tensor], tuple[float | Tensor, int | Tensor]]
 """Function of parameters and of class counts and labels of sequences; returns the loss in nats per token, and how many
@@ -76,19 +76,17 @@ def compiled_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " pa
 
     The kernel does not know the norm before attention, through which torch's autograd takes the derivatives.
     """
-    parameters, gradient = flat.detach().numpy(), flat.grad.numpy()
-    sizes = Sizes(*model.embedding.weight.shape, len(model.layer.linear1.bias))
-    normed_entries = sum(sizes.entries[:NORMED])
-    direct = sizes.total - normed_entries  # of the flat vector's parameters; after them lie the norm's own
+    direct = model.loss_parameters()[NORMED:]
 
     def set_gradient(counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]):
         normed = model.normed()
-        arguments = np.concatenate([*(h.detach().numpy().ravel() for h in normed), parameters[:direct]])
-        loss, _, derivative = kernel.flat_gradient(counts.numpy(), label.numpy(), arguments, sizes)
-        gradient[:direct], gradient[direct:] = derivative[normed_entries:], 0
-        derivatives = torch.from_numpy(derivative[:normed_entries]).view(NORMED, *normed[0].shape)
+        arrays = [parameter.detach().numpy() for parameter in (*normed, *direct)]
+        loss, _, gradients = kernel.loss_and_gradients(counts.numpy(), label.numpy(), arrays)
+        flat.grad.zero_()
+        for parameter, gradient in zip(direct, gradients[NORMED:], strict=True):
+            parameter.grad.copy_(torch.from_numpy(gradient))
         # A number with these derivatives: to be given derivatives, torch would import sympy, which takes 0.25 s.
-        (torch.stack(normed) * derivatives).sum().backward()
+        (torch.stack(normed) * torch.from_numpy(np.stack(gradients[:NORMED]))).sum().backward()
         return loss
 
     return set_gradient

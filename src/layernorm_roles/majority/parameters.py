@@ -1,6 +1,5 @@
 """Names, shapes and order of what the loss of the majority task's transformer depends on."""
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ class LossParameters(NamedTuple):
 
     The norm before attention enters the loss by `normed` and `normed_values` alone, so its parameters are no fields.
     The fields hold torch tensors or numpy arrays, and in a gradient the derivatives of the loss with respect to each
-    field. In a flat vector the arrays lie one after the other in the order of the fields.
+    field.
     """
 
     normed: Float[Array, "classes d_model"]
@@ -40,27 +39,9 @@ class LossParameters(NamedTuple):
     b2: Float[Array, " d_model"]
 
 
-class Sizes(NamedTuple):
-    """The sizes of a majority transformer: kinds of token, residual stream, hidden units of the feed-forward part."""
-
-    classes: int
-    d_model: int
-    d_ff: int
-
-    @property
-    def shapes(self) -> LossParameters:
-        """The shapes of the arrays in a `LossParameters` of these sizes, each in the place of its array."""
-        c, d, f = self
-        return LossParameters(
-            (c, d), (c, d), (c, d), (3 * d, d), (d, d), (d,), (d,), (d,), (f, d), (f,), (d, f), (d,)
-        )
-
-    @property
-    def entries(self) -> list[int]:
-        """The number of entries of each array in `LossParameters`, in the order of its fields."""
-        return [math.prod(shape) for shape in self.shapes]
-
-    @property
-    def total(self) -> int:
-        """The number of entries of all arrays in `LossParameters` together."""
-        return sum(self.entries)
+def shapes(classes: int, d_model: int, d_ff: int) -> LossParameters:
+    """The shapes of the arrays in a `LossParameters`, each in the place of its array, for a model of these sizes."""
+    c, d, f = classes, d_model, d_ff
+    return LossParameters(
+        (c, d), (c, d), (c, d), (3 * d, d), (d, d), (d,), (d,), (d,), (f, d), (f,), (d, f), (d,)
+    )

@@ -45,11 +45,6 @@ class MajorityRun(NamedTuple):
     base_learning_rate: float
     """Adam's learning rate at the first step, from which it falls linearly."""
 
-    @property
-    def columns(self) -> dict[str, str | int | float]:
-        """The values of the columns that identify the run in tables, by column: all fields but name and norm."""
-        return {name: value for name, value in self._asdict().items() if name not in ("name", "norm")}
-
 
 class TrainedRun(NamedTuple):
     """The model of a finished training, and tables of its measurements without the columns that identify the run."""
@@ -173,5 +168,6 @@ def write(
     streams = Stream.MAJORITY_DATA, Stream.MAJORITY_BATCHES
     about = provenance(plan, device, *streams, torch=True)
     for kind in ("vectors", "metrics"):
-        rows = [getattr(result, kind).assign(**run.columns) for run, result in results.items()]
+        frames = {run: getattr(result, kind) for run, result in results.items()}
+        rows = [frame.assign(**run._asdict()).drop(columns=["name", "norm"]) for run, frame in frames.items()]
         store.write(pd.concat(rows), f"majority_{kind}", out[kind], about)

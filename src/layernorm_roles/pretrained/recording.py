@@ -12,7 +12,7 @@ are given where they have been checked against the recorded numbers.
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -104,12 +104,10 @@ def load(files: ModelFiles) -> RecordingModel:
 
     _register(_unobserved)
     options = {"gguf_file": files.gguf} if files.gguf else {"use_safetensors": True}
-    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # what it warns of is raised below
-    logging.disable_progress_bar()
     try:
-        # The loader of GGUF files draws a bar that disable_progress_bar does not know of; what fails is an exception.
-        with redirect_stderr(StringIO()):
+        with redirect_stderr(StringIO()):  # where bars are drawn; what fails is an exception
             network, report = AutoModel.from_pretrained(
                 files.folder,
                 dtype=torch.float64,
@@ -123,8 +121,6 @@ def load(files: ModelFiles) -> RecordingModel:
         raise ValueError(refusal(files.folder, "model", error)) from error
     finally:
         logging.set_verbosity(verbosity)
-        if bar:
-            logging.enable_progress_bar()
     # BERT's pooler comes after the last layer, and many files have none.
     missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
     if missing:
@@ -282,12 +278,8 @@ def _observed(network: nn.Module, calls: _Calls, change: NormChange | None) -> I
         calls.norms.append((module, norm, x, exact))
         return exact
 
-    hooks = []
-    try:
+    with ExitStack() as hooks:
         for module in network.modules():
-            hooks.append(module.register_forward_pre_hook(enter, with_kwargs=True))
-            hooks.append(module.register_forward_hook(leave))
+            hooks.enter_context(module.register_forward_pre_hook(enter, with_kwargs=True))
+            hooks.enter_context(module.register_forward_hook(leave))
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()

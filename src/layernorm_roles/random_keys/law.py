@@ -1,7 +1,8 @@
 """How many Gaussian keys it takes, by dimension, for a given share to be unselectable (no query's top score)."""
 
+from bisect import bisect_left
+
 import pandas as pd
-from scipy.optimize import brentq
 
 from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.job import Progress
@@ -32,17 +33,9 @@ def keys_for(share: float, d: int, causal: bool, largest: int) -> int | None:
     number of keys, since one more key can make others unselectable, but none selectable.
     """
 
-    def excess(n: int) -> float:
-        return expected_unselectable(n, d, causal) / n - share
+    def expected_share(n: int) -> float:
+        return expected_unselectable(n, d, causal) / n
 
-    if excess(largest) < 0:
+    if expected_share(largest) < share:
         return None
-    few, many = 1, 2
-    while excess(min(many, largest)) < 0:
-        few, many = many, 2 * many
-    n = round(brentq(lambda x: excess(round(x)), few, min(many, largest), xtol=0.5))
-    while excess(n - 1) >= 0:
-        n -= 1
-    while excess(n) < 0:
-        n += 1
-    return n
+    return 1 + bisect_left(range(1, largest), share, key=expected_share)

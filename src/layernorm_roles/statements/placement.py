@@ -18,8 +18,15 @@ from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.settings.statements import PROBED_UP_TO, Placement
 from layernorm_roles.statements.position import position_accuracy, probe_windows
-from layernorm_roles.statements.training import reduce_vocabulary, train, untrained_norms
-from layernorm_roles.statements.transformer import Rows, Tokens, TransformerShape, initial
+from layernorm_roles.statements.transformer import (
+    Rows,
+    Tokens,
+    TransformerShape,
+    initial,
+    reduce_vocabulary,
+    train,
+    untrained_norms,
+)
 from layernorm_roles.text.prepared import PreparedText
 from layernorm_roles.text.token_streams import read_stream
 

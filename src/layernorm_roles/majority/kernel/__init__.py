@@ -18,6 +18,6 @@ inner loop runs along a row, so that LLVM vectorises it. Sums over pairs are in 
 in float64 across blocks; what is done once a batch is in float64. The first call ever compiles (about 20 s).
 """
 
-from layernorm_roles.majority.kernel.gradient import flat_gradient, loss_and_gradients, loss_only
+from layernorm_roles.majority.kernel.gradient import loss_and_gradients, loss_only
 
-__all__ = ["flat_gradient", "loss_and_gradients", "loss_only"]
+__all__ = ["loss_and_gradients", "loss_only"]

@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Float
 
 from layernorm_roles.majority.kernel.arrays import inlined
-from layernorm_roles.majority.parameters import LossParameters
 
 
 class ClassAttention(NamedTuple):
@@ -27,30 +26,6 @@ class ClassAttention(NamedTuple):
 
 
 @inlined
-def parameters_in(flat, classes, d, f):
-    """A `LossParameters` of views of the vector `flat`, in which its fields lie one after the other.
-
-    `flat` is of a model with `classes` classes, d_model `d` and d_ff `f`; the shape of `in_weight` is here (3, d, d).
-    """
-    cd, dd, df = classes * d, d * d, d * f
-    at = 3 * cd + 4 * dd
-    return LossParameters(
-        flat[:cd].reshape(classes, d),  # normed
-        flat[cd : 2 * cd].reshape(classes, d),  # normed_values
-        flat[2 * cd : 3 * cd].reshape(classes, d),
-        flat[3 * cd : at - dd].reshape(3, d, d),
-        flat[at - dd : at].reshape(d, d),
-        flat[at : at + d],
-        flat[at + d : at + 2 * d],
-        flat[at + 2 * d : at + 3 * d],
-        flat[at + 3 * d : at + 3 * d + df].reshape(f, d),
-        flat[at + 3 * d + df : at + 3 * d + df + f],
-        flat[at + 3 * d + df + f : at + 3 * d + 2 * df + f].reshape(d, f),
-        flat[at + 3 * d + 2 * df + f :],
-    )
-
-
-@inlined
 def _add_product(a, b, out):
     for i in range(a.shape[0]):
         for k in range(a.shape[1]):
@@ -62,10 +37,11 @@ def _add_product(a, b, out):
 def attend(t):
     """The `ClassAttention` (queries, keys, values and attention weights of all classes) of `t`, a `LossParameters`."""
     classes, d = t.normed.shape
+    in_weight = t.in_weight.reshape(3, d, d)
     qkvu, a = np.zeros((4, classes, d)), np.zeros((classes, classes))
     for part in range(2):
-        _add_product(t.normed, t.in_weight[part].T, qkvu[part])
-    _add_product(t.normed_values, t.in_weight[2].T, qkvu[2])
+        _add_product(t.normed, in_weight[part].T, qkvu[part])
+    _add_product(t.normed_values, in_weight[2].T, qkvu[2])
     q, k, v, u = qkvu[0], qkvu[1], qkvu[2], qkvu[3]
     _add_product(v, t.out_weight.T, u)
     _add_product(q, k.T, a)
@@ -107,6 +83,7 @@ def unfold(g, t, s, out):
     `attend` makes of `t`. `out` has the fields and shapes of `t`, and has to hold zeros. All arrays are float64.
     """
     (classes, d), f = t.embedding.shape, len(t.b1)
+    in_weight, d_in_weight = t.in_weight.reshape(3, d, d), out.in_weight.reshape(3, d, d)
     d_scores, d_qkvu = np.zeros((classes, classes)), np.zeros((4, classes, d))
     d_q, d_k, d_v, d_u = d_qkvu[0], d_qkvu[1], d_qkvu[2], d_qkvu[3]
     for c in range(classes):
@@ -124,10 +101,10 @@ def unfold(g, t, s, out):
     _add_product(d_u, t.out_weight, d_v)
     _add_product(d_u.T, s.v, out.out_weight)
     for part in range(2):
-        _add_product(d_qkvu[part], t.in_weight[part], out.normed)
-        _add_product(d_qkvu[part].T, t.normed, out.in_weight[part])
-    _add_product(d_v, t.in_weight[2], out.normed_values)
-    _add_product(d_v.T, t.normed_values, out.in_weight[2])
+        _add_product(d_qkvu[part], in_weight[part], out.normed)
+        _add_product(d_qkvu[part].T, t.normed, d_in_weight[part])
+    _add_product(d_v, in_weight[2], out.normed_values)
+    _add_product(d_v.T, t.normed_values, d_in_weight[2])
     for h in range(f):
         out.b1[h] = g.b1[h]
         for i in range(d):

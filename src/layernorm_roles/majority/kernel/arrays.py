@@ -106,12 +106,7 @@ def zero_weights(classes, d, f, dtype):
 @register_jitable
 def padded(classes, d, f):
     """The numbers d + 1, `classes`, `d` and `f`, rounded up: the first to a multiple of ROWS, others of COLUMNS."""
-    return _up(d + 1, ROWS), _up(classes, COLUMNS), _up(d, COLUMNS), _up(f, COLUMNS)
-
-
-@register_jitable
-def _up(size, multiple):
-    return -(-size // multiple) * multiple
+    return d + 1 + -(d + 1) % ROWS, classes + -classes % COLUMNS, d + -d % COLUMNS, f + -f % COLUMNS
 
 
 @lru_cache
@@ -133,25 +128,11 @@ def block_memory(classes: int, d_model: int, d_ff: int, dtype: np.dtype) -> Pair
         start = -longer.ctypes.data % CACHE_LINE // dtype.itemsize
         return longer[start : start + size].reshape(*number, BLOCK)
 
-    return PairBlock(
-        counts=rows(classes),
-        tokens=rows(),
-        label=np.zeros(BLOCK, np.int32),
-        attended=rows(extended),
-        stream=rows(d),
-        normed=rows(d),
-        per_std=rows(),
-        hidden=rows(f),
-        logits=rows(classes),
-        d_stream=rows(d),
-        d_hidden=rows(f),
-        d_normed=rows(d),
-        d_attended=rows(extended),
-        mean=rows(),
-        largest=rows(),
-        total=rows(),
-        arg=np.zeros(BLOCK, np.int32),
-        word=np.zeros(BLOCK, np.int32),
-        zeros=np.zeros(max(classes, d, f, extended), dtype),
-        no_class=no_class,
-    )
+    arrays = {name: rows() for name in ("tokens", "per_std", "mean", "largest", "total")}
+    arrays |= {name: rows(classes) for name in ("counts", "logits")}
+    arrays |= {name: rows(extended) for name in ("attended", "d_attended")}
+    arrays |= {name: rows(d) for name in ("stream", "normed", "d_stream", "d_normed")}
+    arrays |= {name: rows(f) for name in ("hidden", "d_hidden")}
+    arrays |= {name: np.zeros(BLOCK, np.int32) for name in ("label", "arg", "word")}
+    zeros = np.zeros(max(classes, d, f, extended), dtype)
+    return PairBlock(**arrays, zeros=zeros, no_class=no_class)

@@ -6,52 +6,33 @@ import numpy as np
 from jaxtyping import Float, Int, UInt8
 
 from layernorm_roles.compiling import cached_njit, compilation_notice
-from layernorm_roles.majority.kernel.algebra import attend, fold, parameters_in, unfold
+from layernorm_roles.majority.kernel.algebra import attend, fold, unfold
 from layernorm_roles.majority.kernel.arrays import BLOCK, COLUMNS, FASTMATH, block_memory, zero_weights
 from layernorm_roles.majority.kernel.block import backward, cross_entropy, forward, load
-from layernorm_roles.majority.parameters import LossParameters, Sizes
+from layernorm_roles.majority.parameters import LossParameters, shapes
 
 Counts, Labels = UInt8[np.ndarray, "batch classes"], Int[np.ndarray, " batch"]
 Parameters = Sequence[Float[np.ndarray, "..."]]
-Flat = Float[np.ndarray, " entries"]
 
 
 def loss_and_gradients(
-    counts: Counts, label: Labels, parameters: Parameters
+    counts: Counts, label: Labels, parameters: Parameters, backward: bool = True
 ) -> tuple[float, int, LossParameters]:
     """The mean cross-entropy in nats per token, the number of tokens predicted correctly, and the mean's gradients.
 
     `counts` are the numbers of tokens of each class in each sequence, and `label` the majority classes. `parameters`
-    are arrays in the order of `LossParameters`, all float32 or all float64, and the gradients have their dtype. Raises
-    ValueError if a shape or dtype does not fit.
+    are arrays in the order of `LossParameters`, all float32 or all float64, and the gradients, which are 0 without
+    `backward`, have their dtype. Raises ValueError if a shape or dtype does not fit.
     """
-    flat, sizes = _flattened(parameters)
-    loss, correct, gradient = flat_gradient(counts, label, flat, sizes)
-    parts = np.split(gradient, np.cumsum(sizes.entries)[:-1])
-    return loss, correct, LossParameters(*map(np.reshape, parts, sizes.shapes))
-
-
-def loss_only(counts: Counts, label: Labels, parameters: Parameters) -> tuple[float, int]:
-    """The mean cross-entropy and the number of tokens predicted correctly, equal to those of `loss_and_gradients`."""
-    loss, correct, _ = flat_gradient(counts, label, *_flattened(parameters), backward=False)
-    return loss, correct
-
-
-def flat_gradient(
-    counts: Counts, label: Labels, flat: Flat, sizes: Sizes, backward: bool = True
-) -> tuple[float, int, Flat]:
-    """The mean cross-entropy in nats per token, the number of tokens predicted correctly, and the mean's gradient.
-
-    `counts` are the numbers of tokens of each class in each sequence, and `label` the majority classes. `flat` holds
-    the fields of `LossParameters` one after the other, and so does the gradient, which is 0 without `backward`. Raises
-    ValueError if a shape or dtype does not fit.
-    """
-    classes, dtype = sizes.classes, flat.dtype
-    if min(sizes) < 1:
-        raise ValueError(f"{sizes}: expected sizes of at least 1")
-    if len(flat) != sizes.total:
-        raise ValueError(f"parameters of {len(flat)} entries together: expected {sizes.total} for {sizes}")
-    counts, label = _plain(counts), _plain(label, np.int64)
+    given = LossParameters(*map(np.asarray, parameters))
+    sizes, dtype = (*given.embedding.shape, len(given.b1)), given.embedding.dtype
+    for name, array, shape in zip(LossParameters._fields, given, shapes(*sizes), strict=True):
+        if array.shape != shape or array.dtype != dtype or dtype not in (np.float32, np.float64):
+            raise ValueError(
+                f"parameter {name} is {array.dtype} {array.shape}: expected {shape}, all float32 or all float64"
+            )
+    classes, plain = sizes[0], "CAW"  # as the compiled kernel needs them: contiguous, aligned, writable
+    counts, label = np.require(counts, None, plain), np.require(label, np.int64, plain)
     if counts.dtype != np.uint8 or counts.ndim != 2 or counts.shape[1] != classes or not counts.any():
         raise ValueError(
             f"counts are {counts.dtype} {counts.shape}: expected uint8 (sequences, {classes}), not all 0"
@@ -60,41 +41,29 @@ def flat_gradient(
         raise ValueError(f"labels of shape {label.shape}: expected one class below {classes} a sequence")
     lacking = -classes % COLUMNS
     words = (np.pad(counts, [(0, 0), (0, lacking)]) if lacking else counts).view(np.int32)
-    gradient, block = np.zeros(len(flat)), block_memory(*sizes, dtype)
+    exact = LossParameters(*(np.array(array, np.float64, order="C") for array in given))
+    sums = LossParameters(*map(np.zeros_like, exact))
     with compilation_notice("the majority kernel", seconds=20):
-        loss, correct, tokens = _sweep(
-            counts, words, label, flat.astype(np.float64), *sizes, block, gradient, backward
-        )
-    return loss / tokens, correct, (gradient / tokens).astype(dtype)
+        block = block_memory(*sizes, dtype)
+        loss, correct, tokens = _sweep(counts, words, label, exact, block, sums, backward)
+    return loss / tokens, correct, LossParameters(*((array / tokens).astype(dtype) for array in sums))
 
 
-def _flattened(parameters: Parameters) -> tuple[Flat, Sizes]:
-    parameters = LossParameters(*map(np.asarray, parameters))
-    sizes, dtype = Sizes(*parameters.embedding.shape, len(parameters.b1)), parameters.embedding.dtype
-    for name, array, shape in zip(LossParameters._fields, parameters, sizes.shapes, strict=True):
-        if array.shape != shape or array.dtype != dtype or dtype not in (np.float32, np.float64):
-            raise ValueError(
-                f"parameter {name} is {array.dtype} {array.shape}: expected {shape}, all float32 or all float64"
-            )
-    return np.concatenate([array.ravel() for array in parameters]), sizes
-
-
-def _plain(array: np.ndarray, dtype: type | None = None) -> np.ndarray:
-    """`array` as the compiled kernel needs it, contiguous and writable; a copy if need be."""
-    array = np.asarray(array, dtype)
-    return array if array.flags.carray else np.array(array, order="C")
+def loss_only(counts: Counts, label: Labels, parameters: Parameters) -> tuple[float, int]:
+    """The mean cross-entropy and the number of tokens predicted correctly, equal to those of `loss_and_gradients`."""
+    return loss_and_gradients(counts, label, parameters, backward=False)[:2]
 
 
 @cached_njit(fastmath=FASTMATH, error_model="numpy")
-def _sweep(counts, words, label, flat, classes, d_model, d_ff, block, gradient, with_gradient):
+def _sweep(counts, words, label, t, block, gradients, with_gradient):
     """The sums over a batch of the loss, of the tokens predicted correctly and of all tokens.
 
     `counts` (batch, classes) are uint8, `words` their bytes, four in an int32, padded with zeros; `label` (batch,) is
-    int64; `flat` (entries,) holds the fields of `LossParameters` in float64. If `with_gradient`, the gradient of the
-    first sum is added to `gradient` (entries,). Sums within a block have the dtype of `block`, a `PairBlock`.
+    int64; `t` is a `LossParameters` in float64. If `with_gradient`, the gradient of the first sum is added to those in
+    `gradients`, another one. Sums within a block have the dtype of `block`, a `PairBlock`.
     """
     loss, correct, tokens = 0.0, 0, 0
-    t = parameters_in(flat, classes, d_model, d_ff)
+    (classes, d_model), d_ff = t.embedding.shape, len(t.b1)
     s = attend(t)
     w = zero_weights(classes, d_model, d_ff, block.mean.dtype)
     g = zero_weights(classes, d_model, d_ff, np.float64)
@@ -116,5 +85,5 @@ def _sweep(counts, words, label, flat, classes, d_model, d_ff, block, gradient, 
             if with_gradient:
                 backward(c, w, block, g)
     if with_gradient:
-        unfold(g, t, s, parameters_in(gradient, classes, d_model, d_ff))
+        unfold(g, t, s, gradients)
     return loss, correct, tokens
