@@ -258,19 +258,29 @@ def test_configurations_are_listed_once_with_their_tables():
     assert [each["name"] for each in sections.configurations(sources)] == ["a, c", "b"]
 
 
-def test_the_findings_have_the_figures_of_decided_sections(world, tmp_path):
+@pytest.mark.parametrize(
+    ("decided", "figures"),
+    [
+        (["table_1"], ["gaussian_law"]),
+        (["table_1", "loss_gap"], ["figure_4_paper_rate", "dose_response", "gaussian_law"]),
+        # What two sections name stands in the first of them.
+        (["attention_needs_size", "loss_gap"], ["dose_response", "figure_4_paper_rate"]),
+    ],
+)
+def test_the_findings_have_the_figures_of_decided_sections_once(world, tmp_path, decided, figures):
     frame = claims().set_index("claim", drop=False)
-    frame.loc[["table_1", "attention_needs_size"], "verdict"] = ["reproduced", "not tested"]
-    frame.loc["table_1", "measured"] = 50.0
+    frame["verdict"] = "not tested"
+    verdicts = {"table_1": "reproduced", "attention_needs_size": "holds", "loss_gap": "confounded"}
+    frame.loc[decided, ["verdict", "measured"]] = [[verdicts[name], 50.0] for name in decided]
     store.write(frame, "claims", tmp_path / "claims.parquet", {})
-    paths = [tmp_path / f"{name}.png" for name in ("gaussian_law", "dose_response")]
+    paths = [tmp_path / f"{name}.png" for name in ("gaussian_law", "dose_response", "figure_4_paper_rate")]
     for path in paths:
         with files.atomic_write(path) as partial:
             partial.write_bytes(png(7, 4))
     inputs = {"claims": tmp_path / "claims.parquet", "figures": paths}
     written(world, tmp_path, inputs, figures=[path.stem for path in paths])
     page = parsed((tmp_path / "findings.html").read_text(encoding="utf-8"))
-    assert [each.get("src") for each in page.iter("img")] == ["figures/gaussian_law.png"]
+    assert [each.get("src") for each in page.iter("img")] == [f"figures/{name}.png" for name in figures]
 
 
 def test_the_origin_of_files_and_the_time_taken_stand_below_their_headings(tree):

@@ -113,6 +113,7 @@ def loss_and_differences(panels: Iterable[Axes], runs: pd.DataFrame, column: str
     for number, (name, end) in enumerate(ends[(ends <= low) | (ends >= high)].items()):
         text = f"{looks[name]['label']} {end:+.2f} {'↑' if end > 0 else '↓'}".replace("-", "−")
         place = dict(xycoords="axes fraction", ha="right", va="top", fontsize=7)
+        place["bbox"] = dict(facecolor="white", edgecolor="none", pad=1)
         right.annotate(text, (0.98, 0.98 - 0.1 * number), color=looks[name]["color"], **place)
     right.set(title="difference from LayerNorm, equal seeds", ylabel="loss − LayerNorm's\n(nats per token)")
     right.set_ylim(low, high)

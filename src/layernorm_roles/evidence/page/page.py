@@ -114,7 +114,12 @@ class _Evidence:
     def findings(self) -> dict[str, Any]:
         """Return the variables of findings.html.j2."""
         decided, open_ = findings.sections(self.claims)
-        names = [section["figure"] for section in decided if section.get("figure") in self.pictures]
+        pictures = {}
+        for section in decided:
+            # A figure that two sections name stands in the first.
+            wanted = [name for name in section.get("figures", []) if name in self.pictures]
+            section["figures"] = [name for name in wanted if name not in pictures]
+            pictures |= {name: self._picture(name) for name in section["figures"]}
         return {
             "title": TITLE,
             "name": self.name,
@@ -125,7 +130,7 @@ class _Evidence:
             "undecided": open_,
             "by_kept_run": findings.by_kept_run(self.claims),
             "effects": findings.effects(self.claims),
-            "pictures": {name: self._picture(name) for name in names},
+            "pictures": pictures,
         }
 
     def _durations(self) -> list[readable.Part]:
