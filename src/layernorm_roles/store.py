@@ -72,7 +72,8 @@ def read_arrow(path: str | Path, table: str, identity: Mapping[str, Any] | None 
     except (pa.ArrowException, OSError) as error:
         raise files.Unusable.because(path, f"a damaged Parquet file ({error})") from error
     metadata = arrow.schema.metadata or {}
-    provenance.refuse_contradiction(path, json.loads(metadata.get(b"config", b"{}")), identity or {})
+    if identity:
+        provenance.refuse_contradiction(path, json.loads(metadata.get(b"config", b"{}")), identity)
     # Columns that may not be null are declared so in the schema, and Arrow writes no null into such a column.
     if not arrow.schema.equals(SCHEMAS[table]):
         difference = _difference(arrow.schema, SCHEMAS[table])

@@ -216,8 +216,8 @@ def losses_by_rate(t):
 
     def row(part):
         model, one = part.model.iloc[0], "gpt_bytes" if part.model.iloc[0].startswith("bytes") else "gpt"
-        has = set(last.variant[last.model == model])
-        of = [one, one] if "layernorm" not in has else [model, model if "no_attention" in has else one]
+        lacks = [np.isnan(own_rate(model, name)) for name in ("layernorm", "no_attention")]
+        of = [one if lacks[0] else model, one if any(lacks) else model]
         half = np.mean([own_rate(*of) for of in zip(of, ("layernorm", "no_attention"), strict=True)])
         sound = part[np.isfinite(part.valid_loss)]
         found = {"runs": len(part), "diverged": len(part) - len(sound)}

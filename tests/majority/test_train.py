@@ -183,7 +183,7 @@ def test_runs_of_a_batch_have_the_data_of_their_seeds_and_write_what_each_comput
     runs, of_seed = [MajorityRun(**run) for run in plan["runs"]], dict(zip((3, 4), files, strict=True))
     alone = {run: train.train(RECORDED, run, data.load(of_seed[run.seed])) for run in runs}
     for kind in ("metrics", "vectors"):
-        written, origin = store.read(out[kind], f"majority_{kind}", plan), store.read_provenance(out[kind])
+        written, origin = store.read(out[kind], f"majority_{kind}"), store.read_provenance(out[kind])
         frames = (getattr(r, kind).assign(seed=run.seed, variant=run.variant) for run, r in alone.items())
         expected = pd.concat(frames).assign(**NAMED)[written.columns].reset_index(drop=True)
         pd.testing.assert_frame_equal(written, expected, check_exact=True)

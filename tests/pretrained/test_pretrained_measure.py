@@ -51,12 +51,12 @@ def test_the_files_hold_two_of_three_documents_and_say_of_which_model_and_text(f
     drawn.clear()
     measure_files({"job": "pretrained/tiny", "model": "tiny", "settings": asked}, text.manifest, out)
     assert drawn == {Stream.RANDOM_DIRECTION.number: {1, 2}}, "a context's number seeds its direction"
-    identity = {"model": "tiny", "text": text.content_hash()}
-    tables = {name: store.read(path, name, identity) for name, path in out.items()}
+    tables = {name: store.read(path, name) for name, path in out.items()}
     for name, table in tables.items():
         assert set(table.model) == {"tiny"} and set(table.context) == {1, 2}
         origin = store.read_provenance(out[name])
-        assert json.loads(origin["config"])["settings"] == asked
+        config = json.loads(origin["config"])
+        assert (config["model"], config["settings"], config["text"]) == ("tiny", asked, text.content_hash())
         assert origin["seed_rule"] == describe((Stream.TEXT_SELECTION, Stream.RANDOM_DIRECTION), torch=True)
     keys, ceilings = tables["pretrained_keys"], tables["attention_ceilings"]
     assert {*keys.site} == {*SITES} and {*keys[keys.site == "head_cut"].dimensions} == {2, 3}

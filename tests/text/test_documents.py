@@ -29,8 +29,9 @@ def test_sample_is_clean_text_and_gensim_is_not_imported():
     texts = read(kind="wikipedia_sample", limit=12)
     assert len(texts) == 12 and texts[0].startswith("Anarchism is a political philosophy")
     assert "gensim" not in sys.modules
-    stated = ({"kind": "wikipedia_sample", "licence": "x"}, {"licence": "x"}, {})
-    licences = [documents.licence(Source(**{"kind": "files", "paths": ["a"]} | keys)) for keys in stated]
+    files = {"kind": "files", "paths": ["a"]}
+    stated = ({"kind": "wikipedia_sample", "licence": "x"}, files | {"licence": "x"}, files)
+    licences = [documents.licence(Source(**keys)) for keys in stated]
     assert licences == [documents.LICENCE, "x", "not stated"]
     assert not any(markup in text for markup in ("{{", "<ref", "''", "{|", "Category:") for text in texts)
 

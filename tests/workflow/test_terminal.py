@@ -85,7 +85,7 @@ def test_the_kept_durations_are_those_of_the_rules_and_others_stop_nothing(tmp_p
     for text in ("", "a,b\n1,2\n", f"{header}x,0,1\n", f"{header}x\n"):
         file.write_text(text, encoding="utf-8")
         assert seconds_by_rule(file) == {}
-    file.write_text(f"{header}x,4,2\n", encoding="utf-8")
+    file.write_text(f"{header}x,4,2\ny,3,\n", encoding="utf-8")
     assert seconds_by_rule(file) == {"x": 30.0}
 
 

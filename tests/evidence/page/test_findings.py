@@ -68,7 +68,9 @@ def true_entries(entries, verdicts):
 def test_every_sentence_is_true_in_a_world():
     worlds = [conditions() | first_headlines() | world for world in WORLDS]
     for entries in (ENTRIES, findings.TEXT["readme"]):
-        assert {text(entry) for world in worlds for entry in true_entries(entries, world)} == {*map(text, entries)}
+        assert {text(entry) for world in worlds for entry in true_entries(entries, world)} == {
+            *map(text, entries)
+        }
 
 
 @pytest.mark.parametrize("world", WORLDS)

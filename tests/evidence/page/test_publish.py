@@ -62,6 +62,6 @@ def test_an_unfinished_or_damaged_reproduction_is_refused_and_the_kept_one_stays
         publish.publish(plan, run, kept)
     with files.atomic_write(run / names[0]) as path:
         path.write_bytes(bytes(publish.LARGEST + 1))
-    with pytest.raises(ValueError, match=r"too large .*: parquet/claims\.parquet \(2,000,001 bytes\)$"):
+    with pytest.raises(ValueError, match=r"too large .*: parquet/claims\.parquet \(2,500,001 bytes\)$"):
         publish.publish(plan, run, kept)
     assert before == contents(kept)

@@ -3,6 +3,7 @@
 `recomputed_tables` has the numbers. Those of a random reproduction are compared in `analysis/test_random_numbers.py`.
 """
 
+import json
 import re
 from functools import cache
 from itertools import pairwise
@@ -15,6 +16,7 @@ from random_world import TABLES as RANDOM
 from recomputed_tables import RECOMPUTED, agree, estimate, keys_at, sentences, shares
 
 from layernorm_roles import shown, store
+from layernorm_roles.evidence import legends
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.draw import draw_groups
 from layernorm_roles.evidence.legends import label, legend_order
@@ -40,8 +42,10 @@ PAIRS_NEEDED = {"ceilings", "ceilings_by_token"}
 
 
 @pytest.mark.parametrize("name", sorted({*shown.TABLES} - {"durations"}))
-def test_the_code_makes_of_the_kept_tables_what_is_recomputed_and_what_readers_have(name):
+def test_the_code_makes_of_the_kept_tables_what_is_recomputed_and_what_readers_have(name, monkeypatch):
     """If the text alone is another one, it is of older code: snakemake --cores all published_figures"""
+    monkeypatch.setattr(legends, "_SCALED", {})
+    legends.name_scaled(json.loads((KEPT / "settings.json").read_text(encoding="utf-8"))["norms"])
     table = made(name, TABLES)
     if table.frame.empty:
         pytest.skip("The kept reproduction has no rows of it.")
