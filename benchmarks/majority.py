@@ -93,7 +93,13 @@ def training_seconds(settings: MajorityExperiment, sequences: data.Sequences, st
     settings = settings.model_copy(update={"batch_size": BATCH, "steps": steps, "evaluate_every": steps})
     start = time.perf_counter()
     run = MajorityRun(
-        "benchmark", "layernorm", "layernorm", 0, settings.d_model[0], settings.learning_rate[0]
+        name="benchmark",
+        experiment="d8",
+        variant="layernorm",
+        norm="layernorm",
+        seed=0,
+        d_model=settings.d_model[0],
+        base_learning_rate=settings.learning_rate[0],
     )
     train(settings, run, both)
     return time.perf_counter() - start
