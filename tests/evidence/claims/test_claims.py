@@ -97,6 +97,7 @@ def test_the_p_of_a_claim_is_the_largest_of_the_effects_that_its_verdict_needs()
     assert p == approx(0.3) and row["verdict"] == "holds"
     p, row = of_family({"bound": 0.001}, p_holm=np.nan, family=9)
     assert np.isnan(p) and row["verdict"] == "not tested" and "a bound has no p-value" in row["reason"]
+    assert np.isnan(of_family({"seen": 0.01, "bound": 0.001}, p_holm=np.nan, family=9)[0])
     assert of_family({"at most": 0.3}, "reversed", p_holm=0.2, family=9)[1]["verdict"] == "not tested"
     for verdict in ("does not hold", "not reproduced", "not tested"):
         assert of_family({"seen": 0.02}, verdict, p_holm=0.2, family=9)[1]["verdict"] == verdict

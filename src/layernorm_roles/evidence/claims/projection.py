@@ -246,7 +246,7 @@ def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Me
         costs[f"{variant}, narrowest"], costs[f"{variant}, widest"] = least, most
         costs[f"{variant}, narrowest minus widest"] = least - most
         # of one seed they share their data
-        costs[f"{variant}, mean over widths"] = cost.dropna().mean(axis=1)
+        costs[f"{variant}, mean over widths"] = cost.mean(axis=1)
     return Measured(pd.DataFrame(costs))
 
 
