@@ -9,6 +9,7 @@ import second_methods as second
 from layernorm_roles.heads.keys import CertifiedKeys
 from layernorm_roles.selectability import Certificates, certify, certify_many, search
 from layernorm_roles.selectability.certificates import evaluate
+from layernorm_roles.selectability.coordinates import whiten
 
 
 def gaussian(n, d, seed=0):
@@ -362,3 +363,14 @@ def test_a_key_without_rivals_wins(causal, bias):
     assert certificates.margin == np.inf and certificates.query(0) is not None
     assert certificates.combination(0) is None and not certificates.weights.any()
     certificates.verify([[1.0, 2.0, 3.0]], bias)
+
+
+def test_depth_is_the_smallest_push_times_the_smallest_deviation():
+    """One key lies near the mean, where the push is the largest."""
+    keys = np.random.default_rng(0).standard_normal((30, 4)) * [1, 3, 10, 0.2] + 5
+    keys[0] = keys[1:].mean(axis=0) + 1e-6
+    at = whiten(keys[None], 1e-9, 1e-7)
+    centred = keys / 2.0 ** np.frexp(np.abs(keys).max(axis=0))[1]
+    centred -= centred.mean(axis=0)
+    deviations = np.linalg.svd(centred, compute_uv=False) / np.sqrt(len(keys))
+    assert at.depth == pytest.approx(1e-7 / np.abs(centred).max() * deviations.min(), rel=1e-9)

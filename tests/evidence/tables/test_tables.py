@@ -316,6 +316,18 @@ def test_files_hold_the_numbers_in_full_precision_and_the_table_to_read(tmp_path
         assert text == readable.markdown(made(name).parts)
 
 
+def test_norms_of_the_settings_are_called_by_what_they_compute(tmp_path, monkeypatch):
+    monkeypatch.setattr(legends, "_SCALED", {})
+    path, out = tmp_path / "language_model_metrics.parquet", tmp_path / "tables/baselines.md"
+    store.write(RANDOM[path.stem].replace({"variant": {"layernorm_shrunk": "mine"}}), path.stem, path, {})
+    norms = {"mine": {"like": "projection", "factor": 35.0, "part": "both"}}
+    draw_groups(
+        {"settings": {"norms": norms}, "groups": ["language_model"]}, [path], [out, out.with_suffix(".csv")]
+    )
+    text = out.read_text(encoding="utf-8")
+    assert "35 × projection only" in text and "mine" not in text
+
+
 def test_two_reproductions_are_compared_claim_by_claim(tmp_path):
     """A claim differs by its verdict, by intervals that have no number in common, or because one of them lacks it."""
     texts = dict.fromkeys("statement source setting statistic control reason role rule_fixed".split(), "")
