@@ -316,6 +316,14 @@ def test_files_hold_the_numbers_in_full_precision_and_the_table_to_read(tmp_path
         assert text == readable.markdown(made(name).parts)
 
 
+def test_no_token_is_listed_among_those_that_get_least_and_those_that_get_most():
+    often = of_random("ceilings_by_token").frame.query("contexts >= 3").token.unique()[:14]
+    ceilings = RANDOM["token_ceilings"]
+    table = made("ceilings_by_token", {"token_ceilings": ceilings[ceilings.token.isin(often)]})
+    least, most = grids(table)
+    assert (len(least), len(most)) == (10, 4) and not {*least.token} & {*most.token}
+
+
 def test_norms_of_the_settings_are_called_by_what_they_compute(tmp_path, monkeypatch):
     monkeypatch.setattr(legends, "_SCALED", {})
     path, out = tmp_path / "language_model_metrics.parquet", tmp_path / "tables/baselines.md"
