@@ -81,7 +81,7 @@ class Ceilings:
             return np.log(self.upper) - np.log(self.lower)
 
     def verify(self, keys: ArrayLike) -> Bounds:
-        """Recompute the bounds for `keys` in float64 and return them; ValueError if a stored one does not hold."""
+        """Recompute and return the bounds for `keys` in float64; raises ValueError if a stored one does not hold."""
         keys = checked(keys, "keys", dimensions=2).astype(np.float64)
         if keys.shape != self.query.shape:
             raise ValueError(

@@ -181,7 +181,7 @@ class Request(BaseModel):
     def comparisons(self, measured: Measured, beginning: str = "") -> list[Comparison]:
         """Return the request's comparisons of what was `measured`, in the columns whose names have this `beginning`.
 
-        With a beginning they count in no part of the verdict. Untestable if columns or seeds are missing.
+        With a beginning they count in no part of the verdict. Raises Untestable if columns or seeds are missing.
         """
         names, rows = [beginning + name for name in self.names], []
         for i, columns in enumerate([names] if names[1:] else [[each] for each in measured.columns(*names)]):
