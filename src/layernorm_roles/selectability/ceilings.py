@@ -136,7 +136,7 @@ def ceilings(keys: ArrayLike, queries: QueryEllipsoid | None = None) -> Ceilings
 
 
 def _matching(queries: QueryEllipsoid, d: int) -> QueryEllipsoid:
-    """The ellipsoid in float64 with orthogonal axes; ValueError unless its shapes are those for keys of size d."""
+    """The ellipsoid in float64 with orthogonal axes; raises ValueError unless its shapes fit keys of size d."""
     centre, axes = checked(queries.centre, "centre", 1), checked(queries.axes, "axes", 2)
     if centre.shape != (d,) or axes.shape[0] != d:
         raise ValueError(

@@ -242,7 +242,7 @@ def compare(requests: Sequence[Request], reported: Any, tables: Tables) -> Outco
 
 
 def _function(test: Mapping[str, Any]) -> Callable[..., Outcome]:
-    """Return the function of TESTS that a claim names, with its arguments; ValueError for unknown ones."""
+    """Return the function of TESTS that a claim names, with its arguments; raises ValueError for unknown ones."""
     given = {key: number(each) if str(each).isupper() else each for key, each in test.items()}
     function = TESTS[one_of(TESTS, given.pop("function", None), "function")]
     try:

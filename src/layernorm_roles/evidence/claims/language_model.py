@@ -255,7 +255,7 @@ def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str])
 
 
 def with_unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, by seed, the per cent of sentences with an unselectable key at the input of some attention."""
+    """Return, by seed and variant, the per cent of sentences with an unselectable key at some attention's input."""
     percents = {}
     for variant in columns:
         for before, rows in of_place(tables, model, variant, "after_norm", "sentences"):
@@ -273,7 +273,8 @@ IN_HEADS = "keys unselectable in the heads, mean over layers and heads"
 def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
     """Test whether trained heads have at least half and at most twice as many unselectable keys as Gaussian keys have.
 
-    The heads are those of models that are like `model` but for narrower heads; each width is compared by `of_width`.
+    The heads are those of models that are like `model` but for narrower heads, each width by itself. Where Gaussian
+    keys have `zero` per cent or less, heads may have none, and up to `zero` per cent.
     """
     widths = narrower(tables[KEYS], model)
     require(len(widths) > 1, f"The run has fewer than two widths of heads below that of {model}.")
