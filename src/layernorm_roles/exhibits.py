@@ -30,7 +30,7 @@ class Exhibits:
 
     @classmethod
     def kept(cls, folder: str | Path) -> "Exhibits":
-        """`Exhibits` of finished results in `folder`, empty without settings.json; ValueError if that is damaged."""
+        """`Exhibits` of results in `folder`, empty without settings.json; raises ValueError if that is damaged."""
         file = Path(folder) / "settings.json"
         plain = json.loads(files.read_bytes(file)) if file.is_file() else {}
         there = [table for table in TABLES if plain and Path(folder, f"parquet/{table}.parquet").is_file()]

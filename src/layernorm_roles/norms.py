@@ -112,8 +112,9 @@ def build(name: str, dim: int, eps: float = 0.0) -> nn.Module:
 def build_pair(name: str, dim: int, eps: float = 0.0) -> tuple[nn.Module, nn.Module]:
     """The norm from whose output queries and keys are made, and the one for values, in the variant `name`.
 
-    They are one module, twice, unless the variant has different norms for them, such as "projected_qk" or, as
-    `variants.scaled` writes it, "layernorm*0.1@values". Other names, `dim`, `eps` and ValueErrors are those of `build`.
+    They are one module, twice, unless the variant has different norms for them, such as "projected_qk" or
+    "layernorm*0.1@values". Other names are those that `build` takes. `eps` is for the built-in variants alone. Raises
+    ValueError if the name is unknown, or a user's class cannot be imported or built.
     """
     both = maps(name)
     if both is not None and both[0] != both[1]:

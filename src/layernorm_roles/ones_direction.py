@@ -19,10 +19,10 @@ def share(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch"]:
 
 
 def table(network: nn.Module, run: Callable[[], object]) -> pd.DataFrame:
-    """The mean share along the ones vector of the inputs of each norm of `network`, measured while `run()` runs it.
+    """The share of squared length that the inputs of each norm of `network` have along the ones vector, during `run()`.
 
-    Norms are modules with "Norm" in the name of their class. Columns: norm (from 1, by first call), norm_name,
-    dimensions, ones_share (the mean over all vectors that enter the norm).
+    `run` runs the network. Norms are modules with "Norm" in the name of their class. Columns: norm (from 1, by first
+    call), norm_name (module's path), dimensions, ones_share (0..1, the mean over all vectors that enter the norm).
     """
     entered: dict[str, list[Float[Tensor, "n d"]]] = {}
 

@@ -16,7 +16,7 @@ def linear_decay(learning_rate: float, step: int, last: int, warmup: int = 0) ->
 
 
 def rate_taken(learning_rate: float, step: int, last: int, warmup: int = 0) -> float:
-    """`linear_decay` at the latest training step when `step` steps have been taken, or at the first if none has."""
+    """The rate by `linear_decay` of the latest training step after `step` steps, or of the first before any step."""
     return linear_decay(learning_rate, max(step - 1, 0), last, warmup)
 
 

@@ -30,7 +30,8 @@ def count_admissible(length: int, classes: int, majority_gap: int) -> int:
 
 
 def admissible_partition(rank: int, length: int, classes: int, majority_gap: int) -> Partition:
-    """The partition of `length` at place `rank`, from 0, among the admissible ones, which `count_admissible` counts.
+    """The partition of `length` at place `rank`, from 0, among those with 2 to `classes` parts whose largest part is at
+    least `majority_gap` above the second.
 
     They are in rising order of their largest part, then of the second largest, and so on; `rank` is below their number.
     """

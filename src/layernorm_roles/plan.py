@@ -42,7 +42,7 @@ class Plan(dict[str, Any]):
         super().__init__(json.loads(self.text))
 
     def of(self, job: str) -> dict[str, Any]:
-        """The plan of `job`, whose result this plan's job reads; ValueError if `job` has been planned anew since."""
+        """The plan of `job`, whose result this plan's job reads; raises ValueError if it was planned anew since."""
         folder = next(folder for folder in self.path.parents if folder.name == FOLDER)
         other = Plan(folder / f"{job}.json")
         if hash_of(other) != self["made_by"][job]:

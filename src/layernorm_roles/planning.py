@@ -36,7 +36,7 @@ def merged(base: Any, overlay: Any) -> Any:
 
 
 def configured(defaults: str | Path, overlay: Mapping[str, Any]) -> Settings:
-    """The checked settings of the YAML file `defaults`, overridden by `overlay`; ValueError, a line per wrong value."""
+    """The checked settings of YAML file `defaults`, overridden by `overlay`; raises ValueError with a line a fault."""
     return load(merged(yaml_files.read(defaults), overlay))
 
 

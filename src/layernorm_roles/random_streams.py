@@ -64,7 +64,7 @@ NOTHING_RANDOM = "nothing is random"
 
 
 def generator(stream: Stream, *integers: int) -> np.random.Generator:
-    """The numpy generator of `stream` for a value of each of `stream.integers`; TypeError for more or fewer values."""
+    """The numpy generator of `stream` for a value of each of `stream.integers`; raises TypeError for more or fewer."""
     import numpy as np
 
     if len(integers) != len(stream.integers):

@@ -11,7 +11,11 @@ from layernorm_roles.settings import yaml_files
 
 
 class Figure(NamedTuple):
-    """A figure in shown.yaml, whose head explains the fields: the function `draw` plots it from the tables `inputs`."""
+    """A figure in shown.yaml: the function `draw` plots it from the Parquet tables `inputs`.
+
+    `draw` takes after them the section `settings` of the configuration, if that is not empty, and `options`. `group` is
+    the subject; an experiment or model of its section has to have what `needs` says, or there is no such figure.
+    """
 
     name: str
     group: str
@@ -29,7 +33,10 @@ class Figure(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table for readers in shown.yaml, whose head explains the fields; it is made from Parquet tables `inputs`."""
+    """A table for readers in shown.yaml, made from the Parquet tables `inputs`; `group` is its subject.
+
+    `note` stands below it and says what the columns mean; `none` is what readers see instead if it has no rows.
+    """
 
     name: str
     group: str

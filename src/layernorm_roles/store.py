@@ -59,9 +59,10 @@ def read(path: str | Path, table: str) -> pd.DataFrame:
 
 
 def read_arrow(path: str | Path, table: str, identity: Mapping[str, Any] | None = None) -> pa.Table:
-    """Return what `read` returns, as an Arrow table, which is faster than pandas for columns of lists.
+    """Return the Parquet file at `path` as an Arrow table, which is faster than pandas for columns of lists.
 
-    Raises ValueError as `read` does, and if config in the file's metadata lacks or contradicts entries of `identity`.
+    Raises ValueError if it is missing or damaged, has not the columns of `table`, a key of SCHEMAS, or if config in its
+    metadata lacks or contradicts entries of `identity`.
     """
     # A ParquetFile, not a dataset: folder names such as seed=3 must not become columns.
     file = _parquet(path)
@@ -95,7 +96,7 @@ def _difference(found: pa.Schema, expected: pa.Schema) -> str:
 
 
 def read_provenance(path: str | Path) -> dict[str, str]:
-    """Return the metadata of a Parquet file, as `provenance` made it. Raises ValueError if it is missing or damaged."""
+    """Return a Parquet file's metadata by name, such as "config"; raises ValueError if it is missing or damaged."""
     raw = _parquet(path).schema_arrow.metadata or {}
     return {key.decode(): value.decode() for key, value in raw.items()}
 

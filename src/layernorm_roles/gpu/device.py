@@ -91,7 +91,7 @@ class GPU(Device):
     def compare(self, derivatives: Callable[[str], agreement.Derivatives], title: str) -> None:
         """Check that loss and gradients of one batch, which `derivatives` computes on a named device, equal the CPU's.
 
-        A relative difference over `agreement.TOLERANCE` raises or warns, as `on_difference` says, with `title` first.
+        A relative difference over `agreement.TOLERANCE` raises ValueError or, by `on_difference`, warns, with `title`.
         """
         here, there = derivatives("cpu"), derivatives(self.name)
         log.info("loss %.8g on the CPU, %.8g on the GPU", here.loss, there.loss)
@@ -104,7 +104,7 @@ class GPU(Device):
     def check(self, operators: Iterable[agreement.Operator], title: str) -> None:
         """Check that each operator's result and gradients in float32 equal those in float64, both on the GPU.
 
-        A relative difference over `agreement.TOLERANCE` raises or warns, as `on_difference` says, with `title` first.
+        A relative difference over `agreement.TOLERANCE` raises ValueError or, by `on_difference`, warns, with `title`.
         """
         differences = (agreement.operator_difference(operator, self.name) for operator in operators)
         self._note(
@@ -126,9 +126,10 @@ class GPU(Device):
 
 
 def open_device(name: str, on_difference: str = "stop", key: str = "device") -> Device:
-    """The training device that `name`, "cpu" or "cuda", stands for; ValueError if there is no GPU that torch can use.
+    """The training device that `name`, "cpu" or "cuda", stands for; raises ValueError if torch can use no GPU.
 
-    `on_difference` is device_check of config.yaml (see `GPU`); `key` is the key that names the device, for messages.
+    `on_difference` is what a GPU that computes wrong numbers does: "stop" (raise ValueError) or "warn". `key` is the
+    key of config.yaml that names the device, for messages.
     """
     if name == "cpu":
         return Device()

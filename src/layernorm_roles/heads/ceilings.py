@@ -65,8 +65,10 @@ def summary(pairs: pd.DataFrame) -> pd.DataFrame:
     """A table that counts keys by how much attention they can get, for each text, set of queries and kind of keys.
 
     `pairs` is a table of the function `pairs` with a column context, the number of the text. A row is for one layer, or
-    for all where its layer is null. The text's own queries are a further set. Columns: those of attention_ceilings in
-    schemas.csv from context on.
+    for all where its layer is null. The text's own queries are a further set. Columns context, layer, queries,
+    normalised (kind of keys), n_keys, dimensions, pairs (of a key and a query head), lower_below, upper_below (pairs
+    with a bound below each of CEILING_SHARES), idle (pairs that could get half of the attention of a query, but get it
+    from none of the text) and quantiles (CEILING_QUANTILES of the upper bounds).
     """
     own = pairs[(pairs.queries == ANY) & (pairs.normalised == AS_USED)]
     own = own.assign(queries=OWN, lower=own.received_max, upper=own.received_max)
@@ -98,7 +100,8 @@ def of_tokens(pairs: pd.DataFrame, words: Mapping[int, Sequence[str]]) -> pd.Dat
 
     Bounds are over queries that a head can compute behind its norm, in the layer with the largest share of keys whose
     bound is below 0.5. No rows if no norm is known. `pairs` is a table of the function `pairs` with a column context,
-    the number of a text; `words` has each text's tokens. Columns: those of token_ceilings in schemas.csv but model.
+    the number of a text; `words` has each text's tokens. Columns context, layer, head, position, token, upper (the
+    bound) and received_max (the most attention that a query of the text gives).
     """
     chosen = pairs[(pairs.queries == NORM) & (pairs.normalised == AS_USED)]
     shares = (chosen.upper < HALF).groupby(chosen.layer).mean()

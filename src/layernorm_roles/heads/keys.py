@@ -45,9 +45,10 @@ def stacks_at(site: str, layer: Layer, cuts: Sequence[int]) -> list[Stack]:
     """The matrices of keys of a layer at a site: one in the residual stream, or one for each key head.
 
     Sites: `before_norm`, the residual stream; `after_norm`, the input of attention; `head`, the keys as heads use them;
-    `head_without_norm`, see `keys_without_norm`; `head_cut`, the heads' keys in as many principal components as each
-    number of `cuts` that is below their dimension and number; `after_norm_exact` and `head_exact`, as a norm with eps =
-    0 would give them. The list has one array, `head_cut` one for each number; it is empty where keys are not known.
+    `head_without_norm`, as heads would have them if the norm divided all vectors by one number; `head_cut`, the heads'
+    keys in as many principal components as each number of `cuts` that is below their dimension and number;
+    `after_norm_exact` and `head_exact`, as a norm with eps = 0 would give them. The list has one array, `head_cut` one
+    for each number; it is empty where keys are not known.
     """
     if site == "head_cut":
         return [cut(layer.keys, d) for d in cuts if d < min(layer.keys.shape[1:])]
@@ -64,7 +65,7 @@ def stacks_at(site: str, layer: Layer, cuts: Sequence[int]) -> list[Stack]:
 
 
 class CertifiedKeys(NamedTuple):
-    """The keys of one layer at one site (see `stacks_at`), and for each whether a query can select it, with proof."""
+    """The keys of one layer at one site, such as "head", and for each whether a query can select it, with proof."""
 
     layer: int
     site: str
@@ -93,8 +94,8 @@ class CertifiedKeys(NamedTuple):
 def certified(layer: Layer, sites: Sequence[str], cuts: Sequence[int] = ()) -> Iterator[CertifiedKeys]:
     """Yield the keys of a layer at each of `sites`, and for each key whether a query can select it, with proof.
 
-    `stacks_at` lists the sites and says what `cuts` are. In a causal layer the keys of the heads (site head) come a
-    second time, with only the keys before a key as its rivals.
+    A site is one that `stacks_at` lists, such as "after_norm" or "head"; `cuts` are the dimensions for "head_cut". In a
+    causal layer the keys at "head" come a second time, with only the keys before a key as its rivals.
     """
     for site in sites:
         for keys in stacks_at(site, layer, cuts):
@@ -105,7 +106,8 @@ def certified(layer: Layer, sites: Sequence[str], cuts: Sequence[int] = ()) -> I
 def table(rows: Iterable[tuple]) -> pd.DataFrame:
     """A data frame of the rows that `CertifiedKeys.rows` yields: how many keys of each matrix no query can select.
 
-    The columns are those of tables key_selectability and pretrained_keys in schemas.csv, from context on.
+    Columns context, layer, site, head, causal, dimensions, n_keys, n_unselectable, n_borderline, min_margin (smallest
+    of the selectable keys) and max_residual (largest of the unselectable ones).
     """
     identity = ["context", "layer", "site", "head", "causal", "dimensions"]
     numbers = ["n_keys", "n_unselectable", "n_borderline", "min_margin", "max_residual"]

@@ -86,10 +86,12 @@ def measure_batch(
 
 
 def sites_of(variant: str, norm: str, architecture: str) -> tuple[str, ...]:
-    """The places, such as "before_norm" and "head", where a model's vectors are tested, see `heads.keys.stacks_at`.
+    """The sites at which it is tested which of a model's vectors, as keys, some query can select.
 
-    Vectors that a built-in norm without gain scales to equal lengths are also tested as they would be with eps = 0, at
-    the places that end with "_exact". `norm` is a name that `norms.build_pair` takes.
+    They are "before_norm" (the residual stream), "after_norm" (the input of attention) and "head" (the heads' keys).
+    Vectors that a built-in norm without gain scales to equal lengths are tested once more as they would be with eps =
+    0, at "after_norm_exact" and "head_exact". `norm` is the variant's name for `norms.build_pair`; `architecture` is
+    "gpt" or "bert".
     """
     sites = ("before_norm", "after_norm", "head")
     if architecture == "bert":
@@ -112,7 +114,7 @@ def heads(
     """Test which keys of a model some query can select, by giving them the highest score, on the texts in `contexts`.
 
     Returns data frames by name, without columns for the model: "keys", for each layer and head, or place around the
-    norm, of `sites` (see `sites_of`) how many keys no query can select; "tokens", for each token of the sentences
+    norm, of `sites` such as "head" how many keys no query can select; "tokens", for each token of the sentences
     whether its vector after the norm can be selected; and, if `ceiling_contexts` is above 0, "ceilings", how much
     attention the keys of that many long texts can get at most. `prefix` has token ids that are put before each text.
     Raises ValueError if the proof of a key's verdict does not hold.

@@ -53,8 +53,9 @@ def evaluate(
     """The losses, accuracy, query angles and spread of attention of a model, by column of table `majority_metrics`.
 
     Losses are over all training or test sequences, in nats per token, by `loss_of`. Accuracy is the share of test
-    tokens at which the majority class is predicted. `query_angle` and `spread_of_attention` define the others, over the
-    training tokens and over a sequence in which every class occurs once.
+    tokens at which the majority class is predicted. Mean and deviation of the queries' angle to the ones vector, in
+    degrees, are over the training tokens; the scores' deviation (score_std) and the perplexity of attention relative to
+    equal attention (attention_share) are for a sequence in which every class occurs once.
     """
     parameters = model.loss_parameters()
     training_loss, _ = loss_of(parameters, training.counts, training.label)

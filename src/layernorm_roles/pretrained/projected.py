@@ -36,7 +36,7 @@ def random_direction(d: int, context: int) -> Float[np.ndarray, " d"]:
 
 
 def ones_shares(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.DataFrame:
-    """Table `ones_share` but for columns of the model: how much of norms' inputs on texts is along the ones vector."""
+    """Table `ones_share` but for columns of the model: norms' inputs' share of squared length along the ones vector."""
     parts = [
         ones_direction.table(model.network, lambda tokens=tokens: model.record(tokens)).assign(context=number)
         for number, tokens in contexts.items()
@@ -48,9 +48,9 @@ def shifts(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.D
     """Table `projection_shift` without its column model: how far attention moves when norms lose or get a projection.
 
     Every LayerNorm of the residual stream loses its projection, or every RMSNorm gets one. How far attention moves is
-    half the sum of absolute differences of weights, a mean over queries. Column random_direction has the control, in
-    which the same is done along a random direction.
-    `contexts` has token ids by the context's number. A model whose norms are unknown, or of both kinds, has no rows.
+    half the sum of absolute differences of weights, a mean over queries. Column random_direction has the control, with
+    a random direction in place of the ones vector. `contexts` has token ids by the context's number. A model whose
+    norms are unknown, or of both kinds, has no rows.
     """
     rows = []
     for number, tokens in contexts.items():

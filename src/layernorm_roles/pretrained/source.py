@@ -51,9 +51,10 @@ def refusal(folder: Path, what: str, error: Exception) -> str:
 
 
 def locate(name: str, settings: PretrainedModel) -> ModelFiles:
-    """The files of the model that config.yaml describes under pretrained.`name`.
+    """The files of the model that config.yaml describes under pretrained.`name`: in a package, at a path or on the hub.
 
-    Raises ValueError, naming the key, if there is no model that can be read, or its weights have another SHA-256.
+    A model of the Hugging Face hub is downloaded unless it was before. Raises ValueError, naming the key, if the model
+    or a file of it is missing there, or if the weights have another SHA-256 than `settings.sha256`.
     """
     model = files_at(*_place(name, settings))
     if settings.sha256 is not None and (actual := model.sha256()) != settings.sha256:

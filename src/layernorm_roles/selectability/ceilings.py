@@ -81,7 +81,7 @@ class Ceilings:
             return np.log(self.upper) - np.log(self.lower)
 
     def verify(self, keys: ArrayLike) -> Bounds:
-        """Recompute the bounds for `keys` in float64 and return them; ValueError if a stored one does not hold."""
+        """Recompute and return the bounds for `keys` in float64; raises ValueError if a stored one does not hold."""
         keys = checked(keys, "keys", dimensions=2).astype(np.float64)
         if keys.shape != self.query.shape:
             raise ValueError(
@@ -136,7 +136,7 @@ def ceilings(keys: ArrayLike, queries: QueryEllipsoid | None = None) -> Ceilings
 
 
 def _matching(queries: QueryEllipsoid, d: int) -> QueryEllipsoid:
-    """The ellipsoid in float64 with orthogonal axes; ValueError unless its shapes are those for keys of size d."""
+    """The ellipsoid in float64 with orthogonal axes; raises ValueError unless its shapes fit keys of size d."""
     centre, axes = checked(queries.centre, "centre", 1), checked(queries.axes, "axes", 2)
     if centre.shape != (d,) or axes.shape[0] != d:
         raise ValueError(

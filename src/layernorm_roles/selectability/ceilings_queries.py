@@ -47,7 +47,11 @@ class QueryEllipsoid:
     def of_rmsnorm(
         cls, w_q: ArrayLike, b_q: ArrayLike | None, gain: ArrayLike | None, scale: float | None = None
     ) -> "QueryEllipsoid":
-        """The queries of a head behind RMSNorm, x = gain sqrt(d_model) v, |v| = 1; arguments as in `of_layernorm`."""
+        """The queries of an attention head whose input is RMSNorm's output x = gain sqrt(d_model) v, v any unit vector.
+
+        w_q (d_head, d_model) and b_q (d_head,) make the query, gain (d_model,) belongs to the norm; None is a bias of
+        0, or a gain of 1. scale, which multiplies scores, is 1 / sqrt(d_head) if None.
+        """
         return cls._of_norm(w_q, b_q, gain, None, scale, projected=False)
 
     @classmethod
@@ -79,7 +83,7 @@ class QueryEllipsoid:
 
 
 def _vector(values: ArrayLike | None, name: str, size: int) -> Float[np.ndarray, " size"]:
-    """`values` in float64, zeros for None; ValueError unless they are `size` finite numbers."""
+    """`values` in float64, zeros for None; raises ValueError unless they are `size` finite numbers."""
     if values is None:
         return np.zeros(size)
     vector = checked(values, name, dimensions=1).astype(np.float64)

@@ -97,7 +97,8 @@ class Certificates:
     def columns(self, rows: slice = slice(None)) -> dict[str, Any]:
         """The verdict and proof of each key of one matrix: a dict from a column's name to its values, one for each key.
 
-        Columns are those of table key_verdicts in schemas.csv. ValueError for certificates of a stack of matrices.
+        They are key (its row), verdict, margin, residual, duplicate, query, support and weights. Raises ValueError for
+        certificates of a stack of matrices.
         """
         if self.code.ndim != 1:
             raise ValueError(f"certificates of a stack {self.code.shape[:-1]}: expected those of one matrix")

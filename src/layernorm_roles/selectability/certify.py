@@ -69,8 +69,9 @@ def certify(
 def certify_many(stack: ArrayLike, causal: bool = False, flat: bool = False) -> Certificates:
     """Say for each key of many matrices whether some query gives it the highest score in its matrix, with proof.
 
-    `stack` (matrices, n, d) holds the keys, and the result's arrays have that leading axis. `causal`, `flat` and errors
-    are as in `certify`, which takes many times longer in a loop over small matrices.
+    `stack` (matrices, n, d) holds the keys, and the result's arrays have that leading axis. causal: a key has to beat
+    only the keys before it. flat: a direction in which all keys agree to within rounding counts as constant. Raises
+    ValueError on anything but finite real numbers. `certify` in a loop over small matrices takes many times longer.
     """
     with one_thread_a_product():
         return _certify(checked(stack, "stack of keys", dimensions=3), None, causal, flat)

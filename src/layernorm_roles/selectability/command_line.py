@@ -175,7 +175,7 @@ def _partial(out: Path) -> Path:
 
 
 def _rows(path: Path, array: np.ndarray, rows: slice | None) -> tuple[np.ndarray, int]:
-    """The rows of `array` that option --rows asks for, and the index of the first; ValueError if one is missing."""
+    """The rows of `array` that option --rows asks for, and the first index; raises ValueError if one is missing."""
     if rows is None:
         return array, 0
     n = len(array) if array.ndim else 0

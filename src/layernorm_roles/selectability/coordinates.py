@@ -141,8 +141,9 @@ def of_size_one(
 def whiten(keys: Keys, null: float, tolerance: float, causal: bool = False) -> Coordinates:
     """The whitened coordinates of keys; directions with a standard deviation below `null` are dropped.
 
-    For proofs with a margin of safety, keys are pushed by `tolerance` away from the mean of all keys or, if `causal`,
-    of the keys before them. Both limits are for columns scaled to a largest magnitude between 1/2 and 1.
+    For proofs with a margin of safety, the result's `push` moves keys away from the mean of all keys or, if `causal`,
+    of the keys before them, until `tolerance` is the largest change in a column. Both limits are for columns scaled to
+    a largest magnitude between 1/2 and 1.
     """
     m, n, d = keys.shape
     exponent, blocks = exponents(keys), row_blocks(n, m * d)

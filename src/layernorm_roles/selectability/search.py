@@ -54,7 +54,10 @@ class Problem(NamedTuple):
 
 
 class Proofs(NamedTuple):
-    """States of the n keys of m matrices, and proofs, at first 0, for k keys of each; for `_search` just one matrix."""
+    """What is known of the n keys of m matrices: a state of each, and proofs of the k whose state was OPEN at first.
+
+    `find_certificates` changes states and fills the proofs, which are 0 before. For `_search` it is just one matrix.
+    """
 
     state: np.ndarray  # (m, n) OPEN, SELECTABLE, INSIDE or ON_EDGE
     place: np.ndarray  # (m, n) which of the k rows below holds the proof of an open key
@@ -228,7 +231,7 @@ def find_certificates(problem, proofs):
 
 
 def find_certificates_of_large(problem, proofs):
-    """Find proofs, as `find_certificates`, for one large matrix in which all keys compete, on all cores.
+    """For each OPEN key of one large matrix, not causal, write a query or a weighted mean to `proofs`, on all cores.
 
     Keys are searched in rounds of 16 groups. A group knows the vertices of earlier rounds and those of its own keys, so
     that results do not depend on the number of cores.

@@ -96,7 +96,7 @@ def linear_errors(
 
 
 def random_blocks(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[AttentionBlock]:
-    """Yield a random layer for each width d and seed, with Gaussian activations of variance 1 and weights of 1/d."""
+    """Yield a random layer for each width d and seed: Gaussian activations of variance 1, weights of variance 1/d."""
     for d, seed in product(widths, seeds):
         rng = generator(Stream.FUSION, seed, d)
         yield AttentionBlock(

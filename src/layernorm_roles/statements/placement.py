@@ -32,10 +32,10 @@ from layernorm_roles.text.token_streams import read_stream
 
 
 def write(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str | Path]) -> None:
-    """Train transformers with LayerNorm placed as `plan` says; write the tables that `measure` returns to `out`.
+    """Train transformers with LayerNorm placed as `plan` says, and write tables on them to the paths in `out`.
 
-    `manifest` is that of a prepared text. Raises ValueError if one of its files is missing, damaged, of another text or
-    too short.
+    The tables are placement, position_probe and untrained_gradients. `manifest` is that of a prepared text. Raises
+    ValueError if one of its files is missing, damaged, of another text or too short.
     """
     torch.set_num_threads(1)  # processes share the cores, not the threads of one
     settings, text = Placement.model_validate(plan["settings"]), PreparedText(Path(manifest).parent)

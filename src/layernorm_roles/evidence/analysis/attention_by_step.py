@@ -22,9 +22,10 @@ RUN = ["model", *language_model.RUN]
 def onsets(attention: pd.DataFrame) -> pd.DataFrame:
     """Return when each run that has attention begins to attend, from table language_model_attention: a row a run.
 
-    Columns RUN; onset, the first measured step where setting all attention scores to 0 adds ONSET or more to the loss,
-    NaN if none does; last_step, the last measured one; input_rms, the root mean square of attention's input, mean over
-    layers, at the measured step nearest to the share EARLY of the run's steps.
+    Columns model, variant, seed, base_learning_rate and steps (of the run); onset, the first measured step where
+    setting all attention scores to 0 adds ONSET or more to the loss, NaN if none does; last_step, the last measured
+    one; input_rms, the root mean square of attention's input, mean over layers, at the measured step nearest to EARLY
+    times steps.
     """
     rows = []
     for run, part in attention.groupby(RUN):
@@ -39,7 +40,7 @@ def onsets(attention: pd.DataFrame) -> pd.DataFrame:
 
 
 class Dose(NamedTuple):
-    """A variant of the norm as a multiple of the built-in norm layernorm, projection or scale."""
+    """A variant of the norm that computes `size` times what the built-in norm `family` computes."""
 
     family: str
     """Name of the built-in norm: layernorm, projection or scale."""

@@ -32,7 +32,7 @@ class Estimate(NamedTuple):
 
     @classmethod
     def of(cls, values: Values) -> "Estimate":
-        """Return the mean of values, one for each seed, with Student's interval, whose length is 0 for a single value.
+        """Return the mean of values, one a seed, with Student's 95 % interval, whose length is 0 for a single value.
 
         NaN if a value is NaN. Infinite values are diverged runs, worse by an unknown amount. They make the mean
         infinite and the interval the limit of Student's as they grow together: the lower end is infinite too if nearly
@@ -47,7 +47,7 @@ class Estimate(NamedTuple):
 
     @classmethod
     def of_any(cls, values: Values) -> "Estimate":
-        """Return the mean with Student's interval, which is NaN for a single value; NOTHING for no values."""
+        """Return the mean with Student's 95 % interval: NaN for a single value, and mean and interval NaN for none."""
         values = np.asarray(values, dtype=float)
         if len(values) > 1:
             return cls.of(values)
@@ -133,10 +133,10 @@ def cross_fitted(values: pd.DataFrame) -> pd.Series:
 def rates_chosen_by_others(runs: pd.DataFrame, worse: str, inside: int) -> pd.DataFrame:
     """Return, for each variant and seed, the learning rate that is best for the other half of the variant's seeds.
 
-    Columns variant, seed, base_learning_rate and at_end; no row for a variant of several rates and a single seed. Best
-    is the lowest of column `worse` of `runs`, infinite for a failed run; `cross_fitted` says how the halves choose.
-    `at_end` says that the rate is the lowest or highest of at least `inside` rates, so that a better one may lie
-    beyond.
+    Columns variant, seed, base_learning_rate and at_end; no row for a variant of several rates and a single seed. The
+    halves are every second seed and the rest. A half's best rate has the fewest failed runs, which are infinite in
+    column `worse` of `runs`, and of several such rates the lowest mean of that column. `at_end` says that the rate is
+    the lowest or highest of at least `inside` rates, so that a better one may lie beyond.
     """
     rows = []
     for variant, part in runs.groupby("variant"):

@@ -38,8 +38,8 @@ def ends(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
 def runs_at_best_rate(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
     """The last row of a model's longest runs, for each variant and seed the run at the best learning rate.
 
-    For each seed the other half of the seeds chooses the rate, by `estimate.rates_chosen_by_others`. The column at_end
-    says that the rate is the lowest or the highest of three or more.
+    For each seed the other half of the seeds chooses the rate, by its fewest failed runs, then by its lowest mean
+    validation loss. The column at_end says that the rate is the lowest or the highest of three or more.
     """
     runs = ends(metrics, model)
     runs = runs[runs.steps == runs.steps.max()]
@@ -54,7 +54,7 @@ def final_losses(metrics: pd.DataFrame, model: str, column: str = "valid_loss") 
 
 
 class Attention(NamedTuple):
-    """What attention is worth in a model with LayerNorm at its best learning rate, to compare runs with."""
+    """A model's loss without attention, and how far attention lowers it with LayerNorm at its best learning rate."""
 
     bare: float
     """Mean validation loss of the model without attention, in nats per token."""
@@ -62,12 +62,15 @@ class Attention(NamedTuple):
     """How far, in nats per token, the mean validation loss with LayerNorm and attention is below that without."""
 
     def learnt(self, share: float) -> float:
-        """Return the validation loss (nats per token) of a run with the share `share` of what attention is worth."""
+        """Return the validation loss (nats per token) without attention minus `share` (0..1) of `worth`."""
         return self.bare - share * self.worth
 
 
 def attention(metrics: pd.DataFrame, model: str) -> Attention:
-    """What attention is worth in a model's longest runs; NaN if the table lacks LayerNorm or runs without attention."""
+    """A model's validation loss without attention, and how far attention with LayerNorm lowers it, in its longest runs.
+
+    NaN if the table language_model_metrics lacks LayerNorm or runs without attention.
+    """
     bare = losses_without_attention(metrics, model).mean()
     return Attention(bare, bare - losses_of(metrics, model, "layernorm").mean())
 
@@ -140,8 +143,8 @@ def baselines(metrics: pd.DataFrame) -> pd.DataFrame:
 def losses_by_rate(metrics: pd.DataFrame, share: float) -> pd.DataFrame:
     """The final losses of models with several learning rates or lengths, a row for each length, variant and rate.
 
-    Columns model, steps, variant, base_learning_rate, runs, diverged (how many), learnt (how many get at least `share`
-    of what attention is worth to LayerNorm, see `attention`), train_loss and valid_loss (nats per token, means over
+    Columns model, steps, variant, base_learning_rate, runs, diverged (how many), learnt (how many are below the loss
+    without attention by at least `share` of what LayerNorm is), train_loss and valid_loss (nats per token, means over
     runs that did not diverge), valid_loss_low and valid_loss_high (95 % interval; NaN for fewer than two runs).
     """
     single, rows = set(of_single_points(metrics).model), []
@@ -162,7 +165,7 @@ def losses_by_rate(metrics: pd.DataFrame, share: float) -> pd.DataFrame:
 
 
 def pilot() -> pd.DataFrame:
-    """The pilot by which the settings of gpt_bytes were chosen: what attention is worth at each setting, and its cost.
+    """The pilot by which the settings of gpt_bytes were chosen: by how much attention lowers the loss, and run times.
 
     A row for each setting, of the runs in pilot_gpt_bytes.csv. Columns d_model, heads, layers, context_length,
     batch_size, learning_rate, steps, seeds and valid_loss (of layernorm), projection_loss, no_attention_loss,

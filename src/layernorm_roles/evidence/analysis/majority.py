@@ -84,7 +84,8 @@ def arrivals(
 def steps_to_reach(metrics: pd.DataFrame, thresholds: Sequence[float] = THRESHOLDS) -> pd.DataFrame:
     """Optimiser steps until the test loss first falls to each threshold, for every run.
 
-    Columns RUN, steps (NaN where the run does not get there), last_step and test_loss (the threshold).
+    Columns experiment, d_model, base_learning_rate, variant, seed, steps (NaN where the run does not get there),
+    last_step and test_loss (the threshold).
     """
     steps = (arrivals(metrics, RUN, "test_loss", level).assign(test_loss=level) for level in thresholds)
     return pd.concat(steps, ignore_index=True)
@@ -93,10 +94,11 @@ def steps_to_reach(metrics: pd.DataFrame, thresholds: Sequence[float] = THRESHOL
 def convergence(runs: pd.DataFrame) -> pd.DataFrame:
     """For each setting, variant and threshold: how many runs reached it, and how fast relative to layernorm.
 
-    `runs` is the result of `steps_to_reach`. Columns SETTING, variant, test_loss (the threshold), runs, reached,
-    median_steps (runs that do not get there are slowest), pairs (seeds with both variants), ratio_to_layernorm (of
-    steps, 0 counted as 1; geometric mean over pairs), ratio_low, ratio_high (Student's 95 % interval on its logarithm,
-    NaN for one pair). Runs that do not get there make the ratio a bound, with an end of 0 or infinity.
+    `runs` is the result of `steps_to_reach`. Columns experiment, d_model, base_learning_rate, variant, test_loss (the
+    threshold), runs, reached, median_steps (runs that do not get there are slowest), pairs (seeds with both variants),
+    ratio_to_layernorm (of steps, 0 counted as 1; geometric mean over pairs), ratio_low, ratio_high (Student's 95 %
+    interval on its logarithm, NaN for one pair). Runs that do not get there make the ratio a bound, with an end of 0 or
+    infinity.
     """
     rows = []
     for setting, whole in runs.groupby(SETTING):
@@ -136,10 +138,11 @@ By = Literal["loss", "accuracy", "speed"]
 
 
 def best_rates(metrics: pd.DataFrame, by: By, loss: float | None = None) -> pd.DataFrame:
-    """Return, for each run, the learning rate that the other half of its variant's seeds chooses.
+    """Return, for each variant and seed, the learning rate that is best for the other half of the variant's seeds.
 
-    By `estimate.rates_chosen_by_others`, for one experiment and width; if `by` is "speed", by fewest steps to test loss
-    `loss`.
+    metrics: table majority_metrics, of one experiment and width. Best is by test "loss" or "accuracy" at the last step
+    or, if `by` is "speed", by fewest steps to the test loss `loss`. Columns variant, seed, base_learning_rate, at_end
+    (whether the rate is the lowest or highest tried).
     """
     if by == "speed":
         runs = steps_to_reach(metrics, [loss])
@@ -153,10 +156,10 @@ def best_rates(metrics: pd.DataFrame, by: By, loss: float | None = None) -> pd.D
 def sweep(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
     """What the runs reach at each learning rate, for experiments with several, and how often each rate is best.
 
-    Columns SETTING, variant, runs, chosen (seeds for which `best_rates` chooses the rate), test_loss, test_accuracy,
-    accuracy_low, accuracy_high (0..1, at the last step), reached (runs that reach the test loss `loss`), steps,
-    steps_low, steps_high (to that loss, geometric mean; a lower bound, with an infinite upper end, if a run does not
-    reach it). Intervals are Student's, NaN for one run.
+    Columns experiment, d_model, base_learning_rate, variant, runs, chosen (seeds for which other seeds choose the rate,
+    by test loss), test_loss, test_accuracy, accuracy_low, accuracy_high (0..1, at the last step), reached (runs that
+    reach the test loss `loss`), steps, steps_low, steps_high (to that loss, geometric mean; a lower bound, with an
+    infinite upper end, if a run does not reach it). Intervals are Student's at 95 %, NaN for one run.
     """
     rows = []
     for (experiment, d_model), whole in metrics.groupby(["experiment", "d_model"]):
@@ -183,8 +186,8 @@ def sweep(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
 def costs(metrics: pd.DataFrame) -> pd.DataFrame:
     """By how much the last test accuracy of each variant lies below that of the variant scale, at each setting.
 
-    Columns SETTING, variant, pairs (of runs with equal seeds), test_accuracy (0..1), cost, cost_low, cost_high
-    (percentage points, over the pairs). Settings without scale have no rows.
+    Columns experiment, d_model, base_learning_rate, variant, pairs (of runs with equal seeds), test_accuracy (0..1),
+    cost, cost_low, cost_high (percentage points, over the pairs). Settings without scale have no rows.
     """
     rows = []
     for setting, runs in last_rows(metrics).groupby(SETTING):
@@ -206,9 +209,9 @@ SIZE_AND_PROJECTION = (("layernorm", "scale"), ("layernorm_small", "scale_releas
 def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
     """Effects of the attention input's size and of projection, at every setting with the variants SIZE_AND_PROJECTION.
 
-    Columns SETTING, quantity, step, effect (size, projection or interaction, see `estimate.two_by_two`), pairs, mean,
-    low, high. Of the quantity steps, the mean is the factor by which the effect divides the steps to test loss `loss`,
-    over seeds that reach it (step is null); of accuracy, percentage points at both steps of `early_and_last`.
+    Columns experiment, d_model, base_learning_rate, quantity, step, effect (size, projection or interaction), pairs,
+    mean, low, high. Of the quantity steps, the mean is the factor by which the effect divides the steps to test loss
+    `loss`, over seeds that reach it (step is null); of accuracy, percentage points at an early step and at the last.
     """
     rows, columns = [], [*SETTING, "quantity", "step", "effect", "pairs", "mean", "low", "high"]
     for setting, runs in metrics.groupby(SETTING):

@@ -79,10 +79,11 @@ def quantiles(ceilings: pd.DataFrame) -> pd.DataFrame:
 def tokens_below(ceilings: pd.DataFrame) -> pd.DataFrame:
     """Return how often the keys of each token cannot get half of a query's attention, from table token_ceilings.
 
-    The table is of queries behind the norm, in the layer where most keys cannot. Columns model, layer, token,
-    occurrences (positions in all contexts), contexts (with the token), percent (of its (key, head) pairs that are
-    certified below; mean over contexts), low, high (95 % interval over contexts; NaN for one), ceiling (median),
-    received (largest attention by a query of the contexts). Tokens come by falling percent, then by rising median.
+    That table, `ceilings`, has bounds over the queries that a head can compute behind its norm, in the layer where most
+    keys cannot get half. Columns model, layer, token, occurrences (positions in all contexts), contexts (with the
+    token), percent (of its (key, head) pairs with a bound below half; mean over contexts), low, high (95 % interval
+    over contexts; NaN for one), ceiling (median of the bounds), received (largest attention by a query of the
+    contexts). Tokens come by falling percent, then by rising ceiling.
     """
     chosen = ceilings.assign(hit=100 * (ceilings.upper < THRESHOLDS[0]))
     rows = []
@@ -129,7 +130,7 @@ def cut_heads(keys: pd.DataFrame) -> pd.DataFrame:
 
 
 def ones_ratios(shares: pd.DataFrame) -> pd.DataFrame:
-    """Return `shares` with a column ratio: the share along the ones vector over 1/d, that along a random direction.
+    """Return `shares` with a column ratio: the share of squared length along the ones vector times d, 1 by chance.
 
     shares: table ones_share or language_model_ones_share, of which only the norms of the residual stream are taken.
     """

@@ -8,9 +8,10 @@ RUN = ["placement", "depth", "learning_rate", "seed"]
 
 
 def final_losses(placement: pd.DataFrame) -> pd.DataFrame:
-    """Return the final loss of every run of the experiment on pre-norm and post-norm: columns RUN and loss.
+    """Return the final loss of every run of the experiment on pre-norm and post-norm, from table placement.
 
-    It is the mean training loss of the last tenth of the steps, infinite where one of them is not finite.
+    Columns placement, depth, learning_rate, seed and loss: the mean training loss of the last tenth of the steps,
+    infinite where one of them is not finite.
     """
     steps = placement.step.max() + 1
     end = placement[placement.step >= steps - max(1, steps // 10)]

@@ -181,7 +181,7 @@ class Request(BaseModel):
     def comparisons(self, measured: Measured, beginning: str = "") -> list[Comparison]:
         """Return the request's comparisons of what was `measured`, in the columns whose names have this `beginning`.
 
-        With a beginning they count in no part of the verdict. Untestable if columns or seeds are missing.
+        With a beginning they count in no part of the verdict. Raises Untestable if columns or seeds are missing.
         """
         names, rows = [beginning + name for name in self.names], []
         for i, columns in enumerate([names] if names[1:] else [[each] for each in measured.columns(*names)]):
@@ -242,7 +242,7 @@ def compare(requests: Sequence[Request], reported: Any, tables: Tables) -> Outco
 
 
 def _function(test: Mapping[str, Any]) -> Callable[..., Outcome]:
-    """Return the function of TESTS that a claim names, with its arguments; ValueError for unknown ones."""
+    """Return the function of TESTS that a claim names, with its arguments; raises ValueError for unknown ones."""
     given = {key: number(each) if str(each).isupper() else each for key, each in test.items()}
     function = TESTS[one_of(TESTS, given.pop("function", None), "function")]
     try:

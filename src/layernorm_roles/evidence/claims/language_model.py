@@ -58,7 +58,7 @@ def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()
 
     `column` is train_loss or valid_loss. The baselines are the model without attention, of equal seeds or, for a model
     of BASELINES, in the mean, and the frequencies of tokens (`UNIGRAM`). Beside them stand the losses before training.
-    Untestable if one of `variants` is missing, or if its best learning rate is an end of those tried.
+    Raises Untestable if one of `variants` is missing, or if its best learning rate is the lowest or highest tried.
     """
     metrics = tables[LOSSES]
     runs = models.runs_at_best_rate(metrics, model)
@@ -91,7 +91,7 @@ def size_and_scaling(tables: Tables, model: str, variants: Sequence[str]) -> Mea
 
 
 def of_attention(column: str, tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return a column of table language_model_attention, in nats per token, of whole trained models.
+    """Return a column of table language_model_attention, in nats per token, at the last step, of all layers together.
 
     A row is a seed, a column a variant; variants of a single seed are left out.
     """
@@ -123,7 +123,8 @@ def gated(
 ) -> Outcome:
     """Return `outcome`, without a verdict unless trained models are clearly better than both `baselines`.
 
-    All variants `keys_of`, whose keys were looked at, must be, and one of `losses_of`, whose losses were compared.
+    The baselines are the model without attention, and the frequencies of tokens. All variants `keys_of`, whose keys
+    were looked at, must be better, and one of `losses_of`, whose losses were compared.
     """
     rows = {v: list(baselines(tables, model, v)) for v in dict.fromkeys((*keys_of, *losses_of))}
     better = {v for v, own in rows.items() if all(row.met for row in own)}
@@ -138,7 +139,7 @@ def gated(
 
 
 def scale_of_attention(tables: Tables, model: str) -> models.Attention:
-    """Return a model's loss without attention and how far attention lowers it; Untestable if it does not lower it."""
+    """Return a model's loss without attention and how far attention lowers it; raises Untestable unless it does."""
     scale = models.attention(tables[LOSSES], model)
     known = "is worth nothing" if pd.notna(scale.worth) else "is not known to be worth anything"
     words = f"In {model} attention {known}, so that no run can be said to have learnt it."
@@ -186,7 +187,7 @@ def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcom
 
 
 def steps_to_attention(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return the steps until runs have the share TRAINS of what attention is worth to LayerNorm, by validation loss."""
+    """Return the steps until runs are below the loss without attention by TRAINS of what LayerNorm is at its end."""
     loss = scale_of_attention(tables, model).learnt(rules.TRAINS)
     own = tables[LOSSES][tables[LOSSES].model == model]
     run = ["variant", "seed", "base_learning_rate"]
@@ -212,8 +213,9 @@ def of_place(
 ) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield pairs of how column names begin and rows of table key_selectability on a variant's keys at a site.
 
-    Names begin with "" after training, and with BEFORE_TRAINING before it. Untestable without rows after training. The
-    rivals of a key are all keys of its context, as in the paper; at a site that ends in CAUSAL, the keys before it.
+    Names begin with "" after training, and with BEFORE_TRAINING before it. The rivals of a key are all keys of its
+    context, as in the paper; at a site that ends in " causal", the keys before it. Raises Untestable without rows after
+    training.
     """
     keys = tables[KEYS]
     keys = keys[(keys.model == model) & (keys.texts == texts) & (keys.variant == variant)]
@@ -230,7 +232,8 @@ def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str])
 
     `texts` is "long" or "sentences". A column is named "<variant> <site>" for the mean over layers, with ", layer 1"
     and so on for a layer, and "Gaussian keys, <variant> <site>" for what is expected of equally many Gaussian keys.
-    Sites are those of the table key_selectability, with CAUSAL for rivals that come before the key.
+    A site is before_norm, after_norm, after_norm_exact, head, head_exact or, with only the keys before a key as its
+    rivals, "head causal".
     """
     frames, worst, cases, specifics = [], [], {}, ""
     for place in dict.fromkeys(name.removeprefix(GAUSSIAN).split(", ")[0] for name in columns):
@@ -252,7 +255,7 @@ def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str])
 
 
 def with_unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, by seed, the per cent of sentences with an unselectable key at the input of some attention."""
+    """Return, by seed and variant, the per cent of sentences with an unselectable key at some attention's input."""
     percents = {}
     for variant in columns:
         for before, rows in of_place(tables, model, variant, "after_norm", "sentences"):
@@ -268,9 +271,10 @@ IN_HEADS = "keys unselectable in the heads, mean over layers and heads"
 
 
 def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
-    """Test whether trained heads have about as many unselectable keys as equally many Gaussian keys have.
+    """Test whether trained heads have at least half and at most twice as many unselectable keys as Gaussian keys have.
 
-    The heads are those of models that are like `model` but for narrower heads; each width is compared by `of_width`.
+    The heads are those of models that are like `model` but for narrower heads, each width by itself. Where Gaussian
+    keys have `zero` per cent or less, heads may have none, and up to `zero` per cent.
     """
     widths = narrower(tables[KEYS], model)
     require(len(widths) > 1, f"The run has fewer than two widths of heads below that of {model}.")

@@ -63,7 +63,7 @@ def write_rules(path: str | Path, claims: Iterable[Claim], settings: Mapping[str
 
 
 def read_rules(path: str | Path) -> dict[str, str]:
-    """Return the hashes that `write_rules` wrote to `path`, by claim; none without a file, ValueError for another."""
+    """Return the hashes by claim that `write_rules` wrote, none without the file; raises ValueError for any other."""
     if not Path(path).exists():
         return {}
     written = json.loads(files.read_bytes(path))

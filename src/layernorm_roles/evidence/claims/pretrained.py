@@ -25,7 +25,7 @@ HALF, TENTH, _ = numbers.THRESHOLDS
 
 
 def of_model(table: pd.DataFrame, model: str) -> pd.DataFrame:
-    """Return the rows of `table` on one pretrained model; Untestable if they come from fewer than two documents."""
+    """Return the rows of `table` on a pretrained model; raises Untestable if they are of fewer than two documents."""
     part = table[table.model == model]
     few = "one document" if len(part) else "no documents"
     require(part.context.nunique() > 1, f"The run has {few} of {model}: no interval over documents.")
@@ -39,7 +39,10 @@ def with_mean(percents: pd.DataFrame, beginning: str = "") -> pd.DataFrame:
 
 
 def cases(number: int, columns: pd.DataFrame) -> dict[str, int]:
-    """Return how many pairs of a key and a head are behind each column of `with_mean`, of `number` in all layers."""
+    """Return how many of `number` (key, head) pairs are behind each of `columns`, one a layer and their mean.
+
+    All are behind the mean over layers, and an equal part of them behind each layer.
+    """
     layers = len(columns.columns) - 1
     return {name: number if name.endswith(MEAN) else number // layers for name in columns}
 
@@ -70,8 +73,9 @@ def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
     """Return, by document, the per cent of pairs of key and head in which no query behind the norm gives the key half
     of its attention, by layer and in the mean over layers.
 
-    Beside it stand by how much it is larger for keys made without the norm, the per cent for a tenth of the attention
-    in the last layer, and, of the pairs that could get half, those that get it from no query of their text.
+    Depending on `columns`, there is beside it by how many points it is larger for keys made without the norm, what it
+    is for any query, and for a tenth of the attention in the last layer; or else the per cent of pairs to which no
+    query of their text gives half, of those that could get half, or a tenth, of all pairs.
     """
     pairs = numbers.by_layer(of_model(tables["attention_ceilings"], model))
 
@@ -100,8 +104,8 @@ def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
 
 
 def along_ones(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, by document, log(share of the norms' inputs along the ones vector / share along a random direction), for
-    the pretrained model and for one with random weights.
+    """Return, by document, the logarithm of the share of the norms' inputs' squared length that lies along the ones
+    vector, over the share along a random direction, for the pretrained model and for one with random weights.
     """
     ratios = numbers.ones_ratios(of_model(tables["ones_share"], model))
     names = np.where(ratios.checkpoint == "random", BEFORE_TRAINING, "") + "hidden vectors"

@@ -50,10 +50,10 @@ POINTS = " points"
 def of_experiment(
     table: pd.DataFrame, experiment: str, *variants: str, varies: str = "", rate: float | None = None
 ) -> pd.DataFrame:
-    """Return the rows of an experiment of the majority task, at one learning rate if `rate` is given.
+    """Return an experiment's rows of a table of the majority task, at one learning rate if `rate` is given.
 
-    Untestable if the experiment, one of `variants` or the rate is missing, or if there are several widths (d_model) or
-    learning rates (base_learning_rate), except in the column that `varies`.
+    Rows of all variants are returned. Raises Untestable if the experiment, one of `variants` or the rate is missing, or
+    if there are several widths (d_model) or learning rates (base_learning_rate), except in the column `varies`.
     """
     part = table[table.experiment == experiment]
     require(len(part), f"The run has no experiment {experiment}.")
@@ -72,7 +72,7 @@ def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *varian
     """Return the runs of `variants`, each at the learning rate that is best for the other half of its variant's seeds.
 
     A rate is best by test loss, accuracy or speed, as `by` says. Runs of layernorm_small are included where there are
-    any. Untestable if a rate of `variants` is the smallest or largest that was tried.
+    any. Raises Untestable if a rate of `variants` is the smallest or largest that was tried.
     """
     part = of_experiment(table, experiment, *variants, varies="base_learning_rate")
     part = part[part.variant.isin([*variants, "layernorm_small"])]
@@ -101,7 +101,7 @@ def final_accuracy(metrics: pd.DataFrame) -> pd.DataFrame:
 def steps(
     runs: pd.DataFrame, variants: Sequence[str], column: str, level: float, for_good: bool = False
 ) -> Measured:
-    """Return the steps until a column of majority_metrics reaches a level, as `analysis.majority.arrivals` counts."""
+    """Return the steps until a column of majority_metrics falls to `level` or, `for_good`, stays at or above it."""
     return steps_of(majority.arrivals(runs, majority.RUN, column, level, for_good), variants)
 
 
@@ -116,7 +116,7 @@ def at_step(
 
 
 def at_the_end(runs: pd.DataFrame, _: Sequence[str]) -> Measured:
-    """Return what `final_accuracy` returns, as the values of a quantity."""
+    """Return the final test accuracy in per cent, 0 for a run that diverged: a row a seed, a column a variant."""
     return Measured(final_accuracy(runs))
 
 
@@ -254,7 +254,7 @@ def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str])
     """Return, by seed, the logarithms of two ratios of steps to TEST_LOSS, and their interaction.
 
     The ratios are of an attention input d times smaller over one that is not (size), and of without projection over
-    with it (projection). Untestable if a run of a seed that has all four does not get there.
+    with it (projection). Raises Untestable if a seed with runs of all four variants has one that does not get there.
     """
     cells = [*chain(*majority.SIZE_AND_PROJECTION)]
     measured = _to_loss(of_experiment(tables[METRICS], experiment, *cells), cells)

@@ -38,7 +38,7 @@ class Measured:
     """A sentence on sizes, such as d_head, without which the statement of a claim cannot be read."""
 
     def columns(self, name: str) -> list[str]:
-        """Return the columns that `name`, with * for any text, stands for; raise Untestable if there are none."""
+        """Return the columns that `name`, with * for any text, stands for; raises Untestable if there are none."""
         columns = [column for column in (*self.frame, *self.known) if fnmatchcase(column, name)]
         require(columns, f"The run has no {name.removesuffix(' *')}.")
         return columns
@@ -46,7 +46,8 @@ class Measured:
     def value(self, *names: str, less: tuple[float, str, str] | None = None) -> Value:
         """Return the mean over rows of a column or of two columns' difference, or of the logarithm of a ratio of steps.
 
-        With `less`, (k, a, b), k times column a minus column b is taken from it. Untestable with fewer than two rows.
+        With `less`, (k, a, b), k times (column a minus column b) is taken from it. Raises Untestable with fewer than
+        two rows.
         """
         if names[0] in self.known:
             return self.known[names[0]]
@@ -70,7 +71,7 @@ class Measured:
         return percent_over_seeds(values, self.cases[name]) if name in self.cases else Estimate.of(values)
 
     def _log_ratio_of_steps(self, high: str, low: str) -> Value:
-        """Return the mean of log(high / low); Untestable if too few runs get to the goal for a bound of it."""
+        """Return the mean of log(high / low); raises Untestable if too few runs get to the goal for a bound of it."""
         last = self.last_steps.reindex(columns=[high, low]).dropna()
         enough(last[high], high)
         steps = self.frame.loc[last.index].clip(lower=1)
@@ -83,7 +84,7 @@ class Measured:
 
 
 def enough(values: pd.Series, what: str) -> pd.Series:
-    """Return `values`, one a seed; raise Untestable, which names `what` they are of, if there are fewer than two."""
+    """Return `values`, one a seed; raises Untestable, which names `what` they are of, if there are fewer than two."""
     count = f"only {len(values)} seed" if len(values) else "no run"
     require(len(values) > 1, f"The run has {count} of {what}: no interval over seeds.")
     return values

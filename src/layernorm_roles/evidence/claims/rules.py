@@ -215,7 +215,7 @@ def effect(estimate: Estimate, least: float) -> Finding:
 
 
 def half_or_none(estimate: Estimate, least: float) -> Finding:
-    """Return the finding of `effect`, with absent in place of smaller: for a rule by which a smaller effect is none."""
+    """Return whether an effect is seen, absent, reversed or undecided; one smaller than `least` counts as absent."""
     finding = effect(estimate, least)
     return Finding.ABSENT if finding == Finding.SMALLER else finding
 

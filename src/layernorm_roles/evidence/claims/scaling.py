@@ -21,7 +21,8 @@ def matrices(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     """Return the per cent of random matrices that have an unselectable key, with Clopper and Pearson's interval.
 
     Columns are norms, over all numbers of keys and dimensions; without norm, most keys in fewest dimensions, and all
-    from HIGH_DIMENSION on; and LayerNorm with an eps in float32, in the fewest dimensions. Untestable if the simulation
+    from HIGH_DIMENSION on; and LayerNorm with an eps in float32, in the fewest dimensions. Raises Untestable if there
+    are no keys without norm or, for those from HIGH_DIMENSION on, if dimensions end below it or the simulation
     contradicts the exact expectation.
     """
     table = tables["random_keys"]

@@ -135,7 +135,7 @@ def line(
 
     `spread` is how: a "band" or vertical "bars" of the intervals, a band of the "range", or "seeds": a band from
     LEAST_FOR_BAND seeds on, else a thin line for each, for which `table` has a row for each seed and `x`. All x are
-    multiplied by `shift`. `look` are options of `Axes.plot`, `color` among them.
+    multiplied by `shift`. With `geometric` means and intervals are of logarithms. `look` are options of `Axes.plot`.
     """
     curve = means(table, x, y, geometric, whole=spread == "range")
     curve.index *= shift

@@ -85,7 +85,7 @@ def markdown(claims: Mapping[str, Judged]) -> str:
 
 
 def update_readme(readme: str | Path, claims: str | Path) -> None:
-    """Put a reproduction's findings between the lines BEGIN and END of `readme`; ValueError if it lacks one of them.
+    """Put a reproduction's findings between the lines BEGIN and END of `readme`; raises ValueError if it lacks one.
 
     `claims` is the Parquet file of the reproduction's table claims.
     """

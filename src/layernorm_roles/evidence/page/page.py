@@ -33,10 +33,11 @@ def write(plan: Mapping[str, Any], inputs: Inputs, out_report: str | Path, out_f
     """Write two HTML pages of a reproduction, the report on all claims and the findings, from equal inputs equal bytes.
 
     `plan` has the reproduction's `settings`; `tables` and `figures`, the names of what the pages may show; `options`,
-    what a snakemake command needs after its targets to mean this reproduction; and perhaps `kept`, the kept
-    reproduction's verdicts by claim, which stand beside claims that this one did not run. `inputs` has the path of each
-    of the tables by its name, claims among them; under "figures" the PNG files, which the pages find in the folder
-    figures/ beside them; and under "durations" the CSV file of durations, if there is one.
+    what a snakemake command needs after its targets to mean this reproduction; and perhaps `kept`, the verdicts of
+    results/published/ by claim, which stand beside claims that this one did not run. `inputs` has the path of each
+    of the tables by its name, claims among them; under "figures" the PNG files, which have to lie in the folder
+    figures/ beside the pages, since these link to them there; and under "durations" a CSV file of the time that each
+    rule's jobs took, if there is one.
     """
     evidence, templates = _Evidence(Path(out_report).parent.name, plan, inputs), environment()
     pages = {"report": (out_report, evidence.report()), "findings": (out_findings, evidence.findings())}

@@ -16,9 +16,9 @@ LARGEST = 2_500_000
 def publish(plan: Mapping[str, Any], run: str | Path, kept: str | Path) -> None:
     """Replace the kept reproduction, folder `kept`, by files of that in folder `run`, and by pages made of them.
 
-    `plan` is that of `page.write`, and has under `files` the paths of the files in `run`, those of its tables and
-    figures among them. Raises ValueError with the names of files that `run` lacks or that are damaged, and of Parquet
-    files above LARGEST; `kept` is as it was then.
+    `plan` has the reproduction's `settings`, the names of its `tables` and `figures`, and under `files` the paths in
+    `run` of all files to be copied. Raises ValueError with the names of files that `run` lacks or that are damaged, and
+    of Parquet files above LARGEST; `kept` is as it was then.
     """
     run, kept, names = Path(run), Path(kept), list(plan["files"])
     missing = [name for name in names if not (run / name).is_file()]

@@ -106,7 +106,7 @@ def table_4(keys: pd.DataFrame) -> Readable:
 
 
 def heads(keys: pd.DataFrame) -> Readable:
-    """Return the shares of unselectable keys in GPTs' heads among all keys and earlier ones, from key_selectability."""
+    """Return shares of keys in GPTs' heads unselectable against all keys or earlier ones, from key_selectability."""
     in_heads = keys[keys.site.isin(["head", "head_exact"]) & (keys.texts == "long")]
     rivals = {
         False: "among all keys of the context",
@@ -178,7 +178,7 @@ def losses_by_rate(metrics: pd.DataFrame) -> Readable:
 
 
 def pilot() -> Readable:
-    """Return what attention was worth in trials of settings for the model gpt_bytes, and what a training run cost."""
+    """Return by how much attention lowered the loss in trials of settings for gpt_bytes, and what a training cost."""
     frame = language_model.pilot()
     settings = ["heads", "layers", "context_length", "batch_size", "learning_rate", "steps", "seeds"]
     cells = {

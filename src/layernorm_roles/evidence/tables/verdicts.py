@@ -18,7 +18,7 @@ NOT_RUN = "not run here"
 
 
 class Judged(NamedTuple):
-    """A claim with its row of table claims, and texts of its numbers; `row` has the columns of `on_common_scale`."""
+    """A claim, its row of table claims with the columns that `on_common_scale` adds, and texts of its numbers."""
 
     claim: Claim
     row: pd.Series

@@ -54,7 +54,8 @@ def tile_columns(d):
 def scores(start, q, i, k, j, block):
     """The scores start[g] + q_{i+g} . k of the LANES keys k from column j on, as a tuple of one vector for each query.
 
-    g counts the members of `start`; column i + g of `q` is the query, and the columns of `k` are the keys.
+    g counts the members of `start`; column i + g of `q` is the query, and the columns of `k` are the keys. `block` is
+    `unrolled` of the number of features.
     """
     for c in range(0, len(q), len(block)):
         start = vectors.add_dots(start, q, i, k, c, j, block)

@@ -27,9 +27,10 @@ CACHE_LINE = 64
 
 
 class PairWeights(NamedTuple):
-    """A majority transformer's parameters in the form for computing pairs (sequence, class), or their gradients.
+    """Arrays made of a majority transformer's parameters, with which every pair (sequence, class) is computed.
 
-    C, d and f (classes, d_model and d_ff) are padded with zeros to multiples of `COLUMNS`, and d + 1 to one of `ROWS`.
+    In a backward pass, the loss's gradients with respect to them. C, d and f are the numbers of classes, d_model and
+    d_ff, padded with zeros to multiples of `COLUMNS`; d + 1, a value with its weight, is padded to one of `ROWS`.
     """
 
     attention: Float[np.ndarray, "C d+1 C"]
@@ -49,8 +50,8 @@ class PairWeights(NamedTuple):
 class PairBlock(NamedTuple):
     """Work arrays for a block of pairs (sequence, class), with a row for each feature and a column for each pair.
 
-    Rows are padded as in `PairWeights`. Some arrays hold several quantities in turn. A name that begins with d_ is the
-    gradient of the loss with respect to the array without it.
+    Rows are padded to whole tiles of `ROWS` or `COLUMNS`. Some arrays hold several quantities in turn. A name that
+    begins with d_ is the gradient of the loss with respect to the array without it.
     """
 
     counts: Float[np.ndarray, "C pairs"]
