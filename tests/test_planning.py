@@ -143,9 +143,11 @@ def test_the_files_of_a_corpus_are_found(tmp_path, monkeypatch):
     there = ["books/a.txt", "books/b.txt", "books/deep/d.txt", "c.txt"]
     assert found.corpus_files("words") == there and found.corpus_files("bytes") == []
     assert found.plans["text/words"]["corpus"] == dict.fromkeys(there, files.sha256_of("books/a.txt"))
-    twice = of({"text": {"words": {"corpus": books | {"paths": ["books/*.txt", "books/a.*"]}}}})
-    with pytest.raises(ValueError, match=r"^text.words: .*books/a\.txt is found twice"):
-        twice.corpus_files("words")
+    make(tmp_path / "again.txt", "books/a.txt")
+    for once_more in ("books/a.*", "again.txt"):
+        twice = of({"text": {"words": {"corpus": books | {"paths": ["books/*.txt", once_more]}}}})
+        with pytest.raises(ValueError, match=r"^text.words: .*books/a\.txt is found twice"):
+            twice.corpus_files("words")
 
 
 def of_hub(name, **more):
