@@ -45,7 +45,7 @@ def operators(steps: int) -> None:
     found = []
     for name in MODELS:
         settings, place, *_ = gpu.trainer(*name.split("/"))
-        each = operators(settings, gpu.PLAN.settings.text[settings.text].entries)
+        each = operators(settings, gpu.SETTINGS.text[settings.text].entries)
         faults = [operator_difference(operator, place.name) for operator in each]
         print(f"{name}: {'; '.join(filter(None, faults)) or f'{len(each)} operators agree'}")
         found += filter(None, faults)
@@ -97,7 +97,7 @@ def devices(steps: int) -> None:
     """One run of gpt_bytes through the workflow on both devices: validation losses within 1 %."""
     import pandas as pd
 
-    seeds = dict.fromkeys(gpu.PLAN.settings.language_model["gpt_bytes"].seeds, 0) | {"layernorm": 1}
+    seeds = dict.fromkeys(gpu.SETTINGS.language_model["gpt_bytes"].seeds, 0) | {"layernorm": 1}
     losses = {}
     with tempfile.TemporaryDirectory() as folder:
         for device in ("cpu", "cuda"):

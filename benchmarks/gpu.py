@@ -3,10 +3,9 @@
     python benchmarks/gpu.py [--steps 1000] [--together 4] [--only gpt/layernorm ...]
 
 Every model trains on tokens drawn at random, through the functions that its jobs call: compared with the CPU first. A
-step's time is the difference between a training of many steps and one of few, in a process
-that has trained before. It is measured for a training that has the GPU for itself, and for `--together` that share it,
-each in a process of its own, as with `snakemake --resources gpu=4`. The exit status is 1 if a model was found to give
-other numbers on the GPU.
+step's time is the difference between a training of many steps and one of few, in a process that has trained before. It
+is measured for a training that has the GPU for itself, and for `--together` that share it, each in a process of its
+own, as with `snakemake --resources gpu=4`. The exit status is 1 if a model was found to give other numbers on the GPU.
 """
 
 import argparse
@@ -64,7 +63,7 @@ def trainer(model: str, variant: str):
         stream = rng.integers(entries, size=TOKENS, dtype=np.uint16)
         few = settings.model_copy(update={"validation_windows": settings.batch_size})
         task = tasks.NextToken(stream, stream, entries, few, 0)
-        build = lambda: gpt.build(settings, variant, variant, entries, 0)  # noqa: E731
+        build = lambda: gpt.build(settings, variant, SETTINGS.norm_class(variant), entries, 0)  # noqa: E731
     return settings, open_device("cuda", "warn"), task, build
 
 
@@ -77,7 +76,7 @@ def measure(name: str, steps: int) -> None:
     settings, gpu, task, build = trainer(*name.split("/"))
     gpu.check(operators(settings, SETTINGS.text[settings.text].entries), name)
     compared = build()
-    gpu.compare(lambda device: derivatives(compared, next(task.validation()), device), name)
+    gpu.compare(lambda device: derivatives(compared, task.validation[0], device), name)
 
     def seconds(number: int) -> float:
         model = build()

@@ -1,6 +1,6 @@
 """The language models on processors: their kernels beside torch's operations, and their training steps.
 
-    python benchmarks/language_model.py [--steps 5] [--only attention,losses,steps,sizes]
+    python benchmarks/language_model.py [--steps 5] [--rounds 40] [--only attention,losses,steps,sizes]
 
 First it prints the fastest times, on one thread, of causal attention for heads of several sizes, and of the
 cross-entropy for vocabularies of several sizes. Then the median time of a step of the default run's models; and of the
@@ -67,8 +67,8 @@ def materialised(hidden, weight, targets):
     return F.cross_entropy(hidden @ weight.T, targets)
 
 
-def fastest(functions, rounds=40):
-    """The fastest process time, in ms, of each of the functions, which are called in turns."""
+def fastest(functions, rounds):
+    """The fastest process time, in ms, of each of the functions, which are called in turns, in so many rounds."""
     times = [[] for _ in functions]
     for _ in range(rounds + 1):
         for function, passes in zip(functions, times, strict=True):
@@ -84,7 +84,7 @@ def forward_and_backward(function, inputs, grad):
     return [lambda: function(*inputs), lambda: torch.autograd.grad(out, inputs, grad, retain_graph=True)]
 
 
-def attention_table():
+def attention_table(rounds):
     """Print the times of causal attention, by the kernel and by torch."""
     print(
         "| batch x heads x n x d_head | forward, ms | dropout 0.1 | torch | backward, ms | dropout 0.1 | torch |"
@@ -105,12 +105,12 @@ def attention_table():
 
         kernel = [lambda qkv, p=p, heads=heads: attention.causal_attention(qkv, heads, p) for p in (0.0, 0.1)]
         passes = [forward_and_backward(function, [qkv], grad) for function in (*kernel, by_torch)]
-        times = fastest([one[i] for i in (0, 1) for one in passes])
+        times = fastest([one[i] for i in (0, 1) for one in passes], rounds)
         print(f"| {batch} x {heads} x {n} x {d} | {' | '.join(f'{t:.2f}' for t in times)} |")
     print()
 
 
-def losses_table(tokens=2048, d=8):
+def losses_table(rounds, tokens=2048, d=8):
     """Print the times of the cross-entropy with its gradients, by the kernel and with logits."""
     print(
         f"| {tokens:,} tokens of width {d}, entries | kernel, ms | ns a pair | with logits, ms | times the speed |"
@@ -125,7 +125,8 @@ def losses_table(tokens=2048, d=8):
                     loss(*inputs, targets), inputs
                 )
                 for loss in (cross_entropy.linear_cross_entropy, materialised)
-            ]
+            ],
+            rounds,
         )
         pair = 1e6 * ours / tokens / entries
         print(f"| {entries:,} | {ours:.1f} | {pair:.2f} | {theirs:.1f} | {theirs / ours:.1f} |")
@@ -189,6 +190,7 @@ def main():
     parser.add_argument(
         "--steps", type=int, default=5, help="steps of the paper's sizes on every number of threads"
     )
+    parser.add_argument("--rounds", type=int, default=40, help="times that a kernel is called")
     parser.add_argument("--only", default="attention,losses,steps,sizes", help="the tables, with commas")
     parser.add_argument("--size", choices=SIZES, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -197,8 +199,8 @@ def main():
         print_size(options.size, options.steps)
         return
     tables = {
-        "attention": attention_table,
-        "losses": losses_table,
+        "attention": lambda: attention_table(options.rounds),
+        "losses": lambda: losses_table(options.rounds),
         "steps": steps_table,
         "sizes": lambda: sizes_table(options.steps),
     }

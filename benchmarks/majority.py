@@ -208,7 +208,8 @@ def main() -> None:
         print(f"| {name} | {1e3 * median:.2f} | {1e3 * min(times):.2f} | {first / median:.1f} |")
 
     alone, together = (
-        statistics.median(in_processes(number, options.seed) for _ in range(3)) for number in (1, 2)
+        statistics.median(in_processes(number, options.seed) for _ in range(min(3, options.rounds)))
+        for number in (1, 2)
     )
     print(
         f"\nTwo trainings at once: {2 * alone / together:.2f} times the throughput of one "
