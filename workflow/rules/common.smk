@@ -119,6 +119,7 @@ wildcard_constraints:
 
 # Before the first job it is written down how the claims will be judged.
 onstart:
+    # Asked here as well, since the import below takes a second.
     if not plan.begun(RUN):
         from layernorm_roles.evidence.claims import (
             CLAIMS,
