@@ -25,7 +25,7 @@ def prepared(plan, tmp_path_factory):
         patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("home")))
         for source in plan.hub_sources.values():
             downloads.download(source, folder / source.file_name)
-    prepare(plan.settings.text["words"], out, folder)
+    prepare(plan.settings.text["words"], out, 0, folder)
     return folder, PreparedText(out)
 
 
@@ -58,4 +58,4 @@ def test_too_few_contexts_show_before_the_corpus_is_tokenised(prepared, plan, tm
     monkeypatch.setattr("layernorm_roles.text.prepare.part_of", None)  # fails with the corpus' first document
     says = r"long\.contexts = 16: the source \S*squad gives 0 of 768 to 1024 tokens; .* joined_by"
     with pytest.raises(ValueError, match=says):
-        prepare(alone, tmp_path / "text", folder)
+        prepare(alone, tmp_path / "text", 0, folder)

@@ -177,7 +177,7 @@ TOO_SHORT = [
 @pytest.mark.parametrize("said", [TOO_FEW, TOO_SHORT], ids=["one document", "all documents"])
 def test_too_small_a_corpus_is_refused_with_all_that_it_lacks_and_outputs_stay(world, tmp_path, said):
     (texts, settings), out = world, tmp_path / "out"
-    prepare(settings, out)
+    prepare(settings, out, 0)
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     (tmp_path / "one.txt").write_text(texts["training"][0])
     long = {"source": None, "shortest": 48, "longest": 64, "contexts": 1000}
@@ -185,7 +185,7 @@ def test_too_small_a_corpus_is_refused_with_all_that_it_lacks_and_outputs_stay(w
     if said == TOO_FEW:
         change = {"corpus": {"kind": "files", "paths": [str(tmp_path / "one.txt")]}}
     with pytest.raises(ValueError, match=r"text\.out: ") as fault:
-        prepare(changed(settings, **change), out)
+        prepare(changed(settings, **change), out, 0)
     assert all(re.search(line, str(fault.value)) for line in said), fault.value
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
 
@@ -221,13 +221,13 @@ def test_contexts_from_other_sources(world, tmp_path):
     sources = [{"kind": "files", "paths": [path]} for path in paths]
     long, sentences = ({"source": source, "shortest": 4, "longest": 64} for source in sources)
     settings = changed(world[1], long=long | {"contexts": 5}, sentences=sentences | {"contexts": 3})
-    prepare(settings, tmp_path / "out")
+    prepare(settings, tmp_path / "out", 0)
     text = PreparedText(tmp_path / "out")
     bpe, frame = tokenizer.load(text.tokenizer), store.read(text.contexts, "contexts")
     for row in frame[frame.texts == "long"].itertuples():
         assert bpe.decode(row.tokens.tolist()) in passages[row.document]
     found = [bpe.decode(tokens.tolist()) for tokens in frame[frame.texts == "sentences"].tokens]
     assert found == [passage.split(". ")[i] for i, passage in enumerate(passages)]
-    prepare(changed(world[1], long=settings.long.model_dump()), tmp_path / "long")
+    prepare(changed(world[1], long=settings.long.model_dump()), tmp_path / "long", 0)
     frame = store.read(PreparedText(tmp_path / "long").contexts, "contexts")
     assert frame.texts.value_counts().to_dict() == {"long": 5, "sentences": world[1].sentences.contexts}

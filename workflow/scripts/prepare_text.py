@@ -7,4 +7,4 @@ with job(snakemake) as plan:
     from layernorm_roles.text.prepare import prepare
 
     folder = Path(snakemake.output.manifest).parent
-    prepare(Text.model_validate(plan["settings"]), folder, folder.parents[1] / "downloads", plan["seed"])
+    prepare(Text.model_validate(plan["settings"]), folder, plan["seed"], folder.parents[1] / "downloads")

@@ -26,7 +26,7 @@ PARTS = ("training", "validation", "held_out")
 """The three sets into which the documents of a corpus are split, in the order of their shares in `part_of`."""
 
 
-def prepare(settings: Text, folder: str | Path, downloads: str | Path | None = None, seed: int = 0) -> None:
+def prepare(settings: Text, folder: str | Path, seed: int, downloads: str | Path | None = None) -> None:
     """Write a text's tokenizer, token streams, contexts (texts for tests) and manifest to `folder`.
 
     The folder's name is that of the text in config.yaml, its files' names those in `PreparedText`. `downloads` is the
