@@ -156,6 +156,14 @@ def test_no_job_of_the_kept_reproduction_trains(smoke):
     assert {*plan} == {"claims", "page", "published_figures"}
 
 
+def test_publish_keeps_a_finished_reproduction_with_the_rules_from_before_it(smoke):
+    smoke.run("publish")
+    kept = smoke.folder / "results/published"
+    for name in ("rules.json", "settings.json", "parquet/claims.parquet", "figures/figure_2a.png"):
+        assert (kept / name).read_bytes() == (smoke.results / name).read_bytes()
+    assert not [path for path in kept.rglob("*") if path.name in ("runs", "data", "origin")]
+
+
 @pytest.mark.long
 def test_the_kept_reproduction_is_drawn_again_with_the_same_bytes(checkout, monkeypatch):
     """From its Parquet files alone; and what a second run writes is equal to the byte, in whatever order sets are."""
