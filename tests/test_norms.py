@@ -71,9 +71,13 @@ def test_a_split_variant_has_one_norm_for_queries_and_keys_and_one_for_values(na
 
 @pytest.mark.parametrize("name", [name for name in norms.VARIANTS if name not in LEARNT])
 @pytest.mark.parametrize("factor", [35.0, 2**0.5 / 50])
-def test_a_factor_multiplies_the_result(name, factor, x):
-    scaled = norms.build(variants.scaled(name, factor), DIM, eps=1e-3)
-    torch.testing.assert_close(scaled(x), factor * norms.build(name, DIM, eps=1e-3)(x), rtol=1e-13, atol=0)
+def test_a_factor_multiplies_the_result_and_its_gradient(name, factor, x):
+    scaled, given = norms.build(variants.scaled(name, factor), DIM, eps=1e-3), x.requires_grad_()
+    expected, weights = factor * norms.build(name, DIM, eps=1e-3)(given), torch.randn_like(given)
+    torch.testing.assert_close(scaled(given), expected, rtol=1e-13, atol=0)
+    own, known = (torch.autograd.grad((out * weights).sum(), given) for out in (scaled(given), expected))
+    torch.testing.assert_close(own, known, rtol=1e-12, atol=1e-15)
+    assert torch.autograd.gradcheck(scaled, x[:3].detach().requires_grad_())
 
 
 def test_a_matched_projection_follows_the_size_of_its_batches_and_stays_in_evaluation(x):
@@ -180,7 +184,7 @@ UNUSABLE = {
     "Batch": "fails on an input of shape|alone and among others",
     "Late": "alone and among others",
     "Early": "alone and among others",
-    "Seeds": "changes torch's seed: expected",
+    "Seeds": "seeds torch: expected",
     "Steep": "no finite gradient",
     "Float64AtOnce": "changes torch's default dtype",
     "ExitsAtOnce": r"cannot be built with dim=8: it calls sys.exit\(None\)",
@@ -195,8 +199,12 @@ FORWARD = {
     "return (x - x).sqrt() + x": "no finite gradient",
     "return x - x.mean(-2, keepdim=True) if x.shape[-2] > 16 else x": "alone and among others",
     "return x - 0.05 * x.mean(-2, keepdim=True)": "alone and among others",
-    "torch.manual_seed(1); return x": "changes torch's seed",
+    "torch.manual_seed(1); return x": "draws or seeds",
     "torch.set_num_threads(7); return x": "changes torch's number of threads",
+    "torch.set_grad_enabled(False); return x": "changes torch's recording of gradients",
+    "torch.set_float32_matmul_precision('medium'); return x": "changes torch's precision of products",
+    "torch.use_deterministic_algorithms(True); return x": "changes torch's deterministic algorithms",
+    "torch.set_default_device('meta'); return x": "changes torch's default device",
 }
 """The forward of a norm, and what is said of it."""
 for number, (code, says) in enumerate(FORWARD.items()):
@@ -212,9 +220,6 @@ def own(tmp_path, monkeypatch):
     (tmp_path / "syntax_for_test.py").write_text("class Norm(\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    yield
-    torch.set_default_dtype(torch.float32)
-    torch.set_num_threads(1)
 
 
 @pytest.mark.parametrize("shape", [(20, DIM), (3, 20, DIM)])
@@ -230,10 +235,12 @@ def test_a_norm_may_draw_its_parameters_and_keep_state_in_buffers_and_its_probe_
 
 @pytest.mark.parametrize("name", UNUSABLE)
 def test_an_unusable_norm_is_named(own, name):
-    before = torch.initial_seed()
+    state = torch.get_default_dtype, torch.get_num_threads, torch.initial_seed, torch.get_default_device
+    before = [get() for get in state]
     with pytest.raises(ValueError, match=UNUSABLE[name]) as error:
         norms.probe(name, (20, 20, DIM))
-    assert torch.initial_seed() == before and name in str(error.value) and "\n" not in str(error.value)
+    assert before == [get() for get in state] and torch.is_grad_enabled()
+    assert name in str(error.value) and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["layer_norm", "layernorm_qk", "no_attention*2.0", "projected_qk"])

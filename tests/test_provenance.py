@@ -25,6 +25,8 @@ ONE = {"seed": 1, "settings": {"steps": 2}}
         ({"settings": {"steps": 2}}, ONE, "no seed, expected 1"),
         ({}, ONE, "no seed, expected 1; no settings.steps, expected 2"),
         ({"runs": [ONE, {"seed": 3}]}, {"runs": [ONE, {"seed": 2}]}, "runs.1.seed = 3, expected 2"),
+        ({"runs": [ONE, ONE]}, {"runs": [ONE]}, "number of runs = 2, expected 1"),
+        ({"norms": {"a": 1}}, {"norms": {}}, "no norms, expected {}"),
     ],
 )
 def test_a_file_that_lacks_or_contradicts_what_is_expected_is_refused(found, expected, words):
@@ -34,10 +36,11 @@ def test_a_file_that_lacks_or_contradicts_what_is_expected_is_refused(found, exp
 
 
 def test_a_file_carries_what_made_it_and_one_of_several_all_their_different_values(tmp_path, monkeypatch):
-    """The commit is that of this code, not of the folder in which it runs."""
+    """The commit is that of this code, whatever git is told."""
     here = Path(__file__).parent
     asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True)
-    monkeypatch.chdir(tmp_path)
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))
     provenance.git_commit.cache_clear()
     one = provenance.provenance({"b": 2, "a": 1}, "a card", Stream.FUSION, torch=True)
     config = '{"a": 1, "b": 2}'

@@ -72,7 +72,10 @@ class Checkpoint:
         try:
             tensors, facts = load(self.path, self.identity)
         except ValueError as error:
-            warn(f"{error}: training starts from the beginning")
+            # What a reader of a file should do, the training does itself.
+            warn(
+                f"{str(error).removesuffix('; delete it and run again')}: training starts from the beginning"
+            )
             return None
         model.load_state_dict({name: tensors[f"model.{name}"] for name in model.state_dict()})
         for number, (parameter, state) in enumerate(zip(optimiser.parameters, optimiser.state, strict=True)):

@@ -10,7 +10,8 @@ for the variants that are controls, which are this project's.
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -127,29 +128,24 @@ CALLS = 40
 """How often `probe` calls a norm, to detect one whose output changes with the number of calls."""
 ALONE = 12
 """Number of vectors of an input that `probe` also gives to a norm one by one."""
-_GLOBAL = {
-    "seed": torch.initial_seed,
-    "default dtype": torch.get_default_dtype,
-    "number of threads": torch.get_num_threads,
-}
-"""Settings of torch that `probe` looks at, since a user's norm that changes one would change every training."""
 
 
 def probe(name: str, shape: Sequence[int]) -> None:
     """Raise ValueError unless the user's own normalisation `name`, "package.module:Class", is fit for training.
 
     For inputs of shape `shape`, (..., dim), it must map each vector by itself, without randomness, leave its input and
-    torch's settings in _GLOBAL as they are, have finite gradients, and keep what it remembers of earlier calls in
-    buffers.
+    torch's global state as they are, have finite gradients, and keep what it remembers of earlier calls in buffers.
     """
     generator = torch.Generator().manual_seed(0)
     first, second = torch.randn(2, *shape, generator=generator)
     try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(7_640_891_576_956_012_809)  # nobody would choose it, so that seeding is noticed
-            before = {what: get() for what, get in _GLOBAL.items()}
+        # The seed is one that nobody would choose, so that seeding is noticed.
+        with torch.random.fork_rng(devices=[]), _global_state_kept():
+            torch.manual_seed(7_640_891_576_956_012_809)
             norm, resumed = _own(name, shape[-1]), _own(name, shape[-1])
-            initial = _state(norm)
+            if torch.initial_seed() != 7_640_891_576_956_012_809:
+                raise _Unfit("seeds torch: expected its global state untouched")
+            drawn, initial = torch.get_rng_state(), _state(norm)
             for call in range(CALLS):
                 if call == CALLS // 2:
                     resumed.load_state_dict(norm.state_dict())
@@ -161,13 +157,13 @@ def probe(name: str, shape: Sequence[int]) -> None:
                     raise _Unfit(f"goes on differently from a copy of its state_dict: {state}")
             for state in (_state(norm), initial):
                 _maps_each_alone(norm, resumed, state, first)
+            if not torch.equal(torch.get_rng_state(), drawn):
+                raise _Unfit("draws or seeds torch's random numbers: expected no chance")
             x = first.clone().requires_grad_()
             (norm(x) * second).sum().backward()
             gradients = [x.grad, *(parameter.grad for parameter in norm.parameters())]
             if not all(gradient.isfinite().all() for gradient in gradients if gradient is not None):
                 raise _Unfit("has no finite gradient at ordinary vectors")
-            if changed := [what for what, get in _GLOBAL.items() if get() != before[what]]:
-                raise _Unfit(f"changes torch's {', '.join(changed)}: expected its global state untouched")
     except _Unfit as fault:
         raise ValueError(f"norm {name!r} {fault}") from None
     except _Unusable:
@@ -193,6 +189,34 @@ def _maps_each_alone(
         alone = _call(copy, vectors[row].reshape(*[1] * (x.ndim - 1), -1)).flatten()
         if not torch.allclose(alone, among[row], rtol=1e-3, atol=1e-5):
             raise _Unfit("maps a vector alone and among others differently: expected each by itself")
+
+
+_GLOBAL = {
+    "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "default device": (torch.get_default_device, torch.set_default_device),
+    "recording of gradients": (torch.is_grad_enabled, torch.set_grad_enabled),
+    "number of threads": (torch.get_num_threads, torch.set_num_threads),
+    "precision of products": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "deterministic algorithms": (
+        torch.are_deterministic_algorithms_enabled,
+        torch.use_deterministic_algorithms,
+    ),
+}
+"""Names of torch's global settings, each with the function that returns the setting and the one that changes it."""
+
+
+@contextmanager
+def _global_state_kept() -> Iterator[None]:
+    """Set torch's global settings back when the `with` block ends; raise _Unfit if the block changed any."""
+    before = {name: get() for name, (get, _) in _GLOBAL.items()}
+    try:
+        yield
+    finally:
+        changed = [name for name, (get, _) in _GLOBAL.items() if get() != before[name]]
+        for name in changed:
+            _GLOBAL[name][1](before[name])
+        if changed:  # also where that has made the norm fail
+            raise _Unfit(f"changes torch's {', '.join(changed)}: expected its global state untouched")
 
 
 class _Unfit(Exception):

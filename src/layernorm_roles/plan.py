@@ -93,14 +93,16 @@ def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
     different = [path for path, text in texts.items() if _text(path) != text]
     there = (folder / FOLDER).rglob("*.json")
     others = [path for path in there if path not in texts and _is_plan(path, folder)]
-    if not _hold(folder) and (different or others):
+    held = _hold(folder)
+    if not held and (different or others):
         raise ValueError(
             f"{folder}: another command makes it at this moment, with other settings or code; wait until it has "
             "ended, or give this one another `name`"
         )
     try:
-        for path in (folder / FOLDER).rglob(".*.partial"):  # what killed commands left
-            path.unlink(missing_ok=True)
+        if held:
+            for path in (folder / FOLDER).rglob(".*.partial"):  # what killed commands left
+                path.unlink(missing_ok=True)
         for path in different:
             files.replace_text(path, texts[path])
         for path in others:

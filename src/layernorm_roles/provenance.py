@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import platform
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -65,12 +66,17 @@ def refuse_contradiction(path: str | Path, stated: Mapping[str, Any], expected: 
 
 
 def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values in nested dictionaries and lists of dictionaries, by their paths, such as "runs.0.seed"."""
+    """The values in nested dictionaries and lists of dictionaries, by their paths, such as "runs.0.seed".
+
+    Beside the dictionaries of a list stands how many they are.
+    """
     leaves = {}
     for key, value in tree.items():
         if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+            leaves[f"number of {prefix}{key}"] = len(value)
             value = {str(number): each for number, each in enumerate(value)}
-        leaves |= _leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+        nested = isinstance(value, dict) and value
+        leaves |= _leaves(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
     return leaves
 
 
@@ -78,8 +84,12 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def git_commit() -> str:
     """The hash of the git commit that is checked out where this package lies; "unknown" if git gives none."""
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    # Without the environment: GIT_DIR may name another repository.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        ).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 

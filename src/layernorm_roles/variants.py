@@ -167,7 +167,7 @@ def maps(name: str) -> tuple[Variant, Variant] | None:
     if not VARIANTS.keys() >= {*names}:
         return None
     norms = [VARIANTS[each] for each in names]
-    factors = [float(factor or 1) if part in ("", side) else 1.0 for side in ("queries_keys", "values")]
+    factors = [float(factor) if rest and part in ("", side) else 1.0 for side in ("queries_keys", "values")]
     return tuple(replace(norm, factor=norm.factor * by) for norm, by in zip(norms, factors, strict=True))
 
 

@@ -165,6 +165,8 @@ def test_only_what_is_read_is_downloaded_and_what_is_not_there_is_said(hub, tmp_
     assert pd.read_parquet(tmp_path / limited.file_name).to_dict("list") == {"text": ["one", "two"]}
     with pytest.raises(ValueError, match=r"missing|not there|no such"):
         list(documents.read(limited, tmp_path / "elsewhere"))
+    with pytest.raises(ValueError, match="was not downloaded"):
+        list(documents.read(limited))
 
 
 def test_a_dataset_without_texts_is_refused(hub, tmp_path):

@@ -38,11 +38,13 @@ def download(source: Source, path: str | Path) -> int:
     return written
 
 
-def read(source: Source, folder: Path) -> Iterator[dict[str, Any]]:
+def read(source: Source, folder: Path | None) -> Iterator[dict[str, Any]]:
     """Yield the rows, as dicts by column name, of the file that `download` wrote for `source` to `folder`.
 
-    Raises ValueError if the file is missing or damaged.
+    Raises ValueError if the file is missing or damaged, or if `folder` is None.
     """
+    if folder is None:
+        raise ValueError(f"{_named(source)} was not downloaded: no folder is given for it")
     path = folder / source.file_name
     files.verify(path)
     # Without threads, see `store.read_arrow`.
