@@ -18,7 +18,7 @@ def draw(name: str, tables: Mapping[str, Any], settings: Mapping[str, Any]) -> A
     """
     style.theme()
     figure = shown.FIGURES[name]
-    function = resolve_name(f"layernorm_roles.evidence.figures.{figure.draw}")
+    function = resolve_name("layernorm_roles.evidence.figures." + figure.draw.replace(".", ":"))
     given = [tables[table] for table in figure.inputs]
     if figure.settings:
         given.append(settings[figure.settings])

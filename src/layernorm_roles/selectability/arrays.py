@@ -84,9 +84,9 @@ def double(values: np.ndarray) -> Float[np.ndarray, "..."]:
     return values.astype(np.float64, copy=False)
 
 
-def row_blocks(n: int, entries: int) -> list[slice]:
-    """Consecutive slices that cover n rows of `entries` numbers, each of at most 64 MiB in float64 or of one row."""
-    return slices(n, _BLOCK // entries)
+def row_blocks(n: int, entries: int, least: int = 1) -> list[slice]:
+    """Consecutive slices of n rows of `entries` numbers, each of at most 64 MiB in float64, or else of `least` rows."""
+    return slices(n, max(least, _BLOCK // entries))
 
 
 def largest_magnitude(

@@ -197,7 +197,8 @@ def _certified(
             print(f"certify-keys: {size}: {'; '.join(words)}", file=sys.stderr, flush=True)
 
     # Ctrl-C is to end the process at once: a Python exception would wait for compiled code.
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    in_main = threading.current_thread() is threading.main_thread()  # which alone may handle signals
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL) if in_main else None
     threading.Thread(target=report, daemon=True).start()
     try:
         certificates = certify(keys, bias, causal, flat)
@@ -205,7 +206,8 @@ def _certified(
         return certificates
     finally:
         done.set()
-        signal.signal(signal.SIGINT, before)
+        if in_main:
+            signal.signal(signal.SIGINT, before)
 
 
 def _write(options: argparse.Namespace, certificates: Certificates, first: int) -> None:

@@ -12,8 +12,9 @@ from jaxtyping import Bool, Float, Int, Int8
 
 from layernorm_roles.selectability.arrays import Keys, Numbers, Rows, row_blocks
 from layernorm_roles.selectability.coordinates import Coordinates, exponents, of_size_one, scaled_by, varying
-from layernorm_roles.selectability.leads import leads
+from layernorm_roles.selectability.leads import TOGETHER, leads
 from layernorm_roles.selectability.search import OPEN, SELECTABLE
+from layernorm_roles.selectability.threads import cores
 
 _REFLECT = 32  # dimensions from which braid reflect saves more searches than it costs
 _BIAS = 0.3  # the factor of the bias in the first query of a key whose own last coordinate is below
@@ -45,15 +46,15 @@ class Directions:
         largest = exponent.max(axis=1, keepdims=True, where=varies, initial=-(1 << 12))
         # A query for a column scaled by 2**exponent is multiplied by that, and so is a scaled key to be as it was.
         factor = (np.exp2(2.0 * np.minimum(exponent - largest, 0)) * varies)[:, None]
-        for rows in self._open_rows():
+        for rows in self._open_rows(TOGETHER * cores()):
             own, _ = of_size_one(scaled_by(self.keys[:, rows], exponent) * factor, exponent)
             lead, _ = leads(self.keys, rows, own, self.state[:, rows] == OPEN, self.causal)
             self._enter(rows, lead > self.enough, own)
 
-    def _open_rows(self) -> list[Rows]:
-        """The keys that are OPEN in some matrix, in blocks."""
+    def _open_rows(self, least: int = 1) -> list[Rows]:
+        """The keys that are OPEN in some matrix, in blocks of at least so many."""
         still = np.flatnonzero((self.state == OPEN).any(axis=0))
-        return [still[part] for part in row_blocks(len(still), self.keys[:, 0].size)]
+        return [still[part] for part in row_blocks(len(still), self.keys[:, 0].size, least)]
 
     def try_whitened(self, at: Coordinates) -> None:
         """Try for every OPEN key its whitened coordinates as a query and, from 32 dimensions on, reflected ones."""

@@ -15,7 +15,9 @@ LARGE = 2048
 """Number of keys from which on scores are first computed in float32, and on all cores."""
 
 _SCORES = 1 << 16  # scores of small matrices held at once: half a MiB, which stays in a core's cache
-_QUERIES, _KEYS = 512, 256  # the scores of a large matrix held at once by each thread
+TOGETHER = 512
+"""Number of queries whose scores in a large matrix each thread holds at once."""
+_KEYS = 256  # the keys of these scores
 # The largest powers of two by which columns are scaled, so that scales stay finite.
 _RANGE = {np.dtype(np.float64): 1000, np.dtype(np.float32): 100}
 
@@ -91,7 +93,7 @@ def _of_large(keys, bias, rows, queries, causal, given, lead, rival) -> None:
             asked = asked[rows[asked] > 0]
         if len(asked):
             compare = _Comparison(keys[a], None if bias is None else bias[a], rows, queries[a], causal)
-            blocks = [asked[part] for part in slices(len(asked), _QUERIES)]
+            blocks = [asked[part] for part in slices(len(asked), TOGETHER)]
             for at, result in zip(blocks, on_all_cores(compare, blocks), strict=True):
                 lead[a, at], rival[a, at] = result
 
