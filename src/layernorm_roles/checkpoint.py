@@ -73,9 +73,7 @@ class Checkpoint:
             tensors, facts = load(self.path, self.identity)
         except ValueError as error:
             # What a reader of a file should do, the training does itself.
-            warn(
-                f"{str(error).removesuffix('; delete it and run again')}: training starts from the beginning"
-            )
+            warn(f"{str(error).removesuffix(files.ADVICE)}: training starts from the beginning")
             return None
         model.load_state_dict({name: tensors[f"model.{name}"] for name in model.state_dict()})
         for number, (parameter, state) in enumerate(zip(optimiser.parameters, optimiser.state, strict=True)):

@@ -14,6 +14,8 @@ from pathlib import Path
 
 CHECKSUMS = ".sha256"
 """Name of the hidden folder, one in each folder of results, that holds the checksums of the files beside it."""
+ADVICE = "; delete it and run again"
+"""What `Unusable.because` tells readers of an unusable file to do, at the end of its message."""
 
 
 class Unusable(ValueError):
@@ -22,7 +24,7 @@ class Unusable(ValueError):
     @classmethod
     def because(cls, path: str | Path, reason: str) -> "Unusable":
         """An error that says why the file at `path` is unusable, and that it is to be deleted and made again."""
-        return cls(f"{path}: {reason}; delete it and run again")
+        return cls(f"{path}: {reason}{ADVICE}")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ class LOADER(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
     """PyYAML's safe loader (the compiled one where it is available), but repeated keys in a mapping are an error."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Return the mapping that `node` contains; raises ConstructorError, with the place, for a repeated key."""
         written = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         for number, key in enumerate(written):
             if key.value in [earlier.value for earlier in written[:number]]:
