@@ -83,7 +83,9 @@ def test_the_shipped_and_shown_configurations_are_accepted_and_fit_the_schema_fo
         shown = re.findall(r"^    # \w+\.yaml\n(?:    .*\n)+", text, re.MULTILINE)
         assert len(shown) == number
         for block in shown:
-            load(merged(WRITTEN, yaml.safe_load(textwrap.dedent(block))))
+            overlay = yaml.safe_load(textwrap.dedent(block))
+            load(merged(WRITTEN, overlay))
+            jsonschema.validate(overlay, schema)
     printed = subprocess.check_output([sys.executable, "-m", "layernorm_roles.settings"], text=True)
     assert not re.search(r'"(ge|le|gt|lt)":', printed)
     kept = (ROOT / "workflow/schemas/config.schema.json").read_text(encoding="utf-8")

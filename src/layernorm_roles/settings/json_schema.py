@@ -34,7 +34,7 @@ def for_editors() -> dict[str, Any]:
             part = parts[kind["$ref"].rpartition("/")[2]]
             part["properties"] = {**part["properties"], "like": like}
         only = {"type": "array", "items": {"type": "string"}, "description": f"Each {word} to keep."}
-        entries = {pattern: {"anyOf": [*kinds, {"type": "null"}]}}
+        entries = {pattern.replace("^", "^(?!only$)", 1): {"anyOf": [*kinds, {"type": "null"}]}}
         sections[name] = {**section, "patternProperties": entries, "properties": {"only": only}}
     return {**schema, "$defs": parts, "properties": sections, "required": []}
 
