@@ -12,7 +12,7 @@ from typing import Any
 from layernorm_roles import files, plan, shown
 from layernorm_roles.catalogue import TABLES
 from layernorm_roles.settings import yaml_files
-from layernorm_roles.settings.reproduction import KEPT
+from layernorm_roles.settings.reproduction import AGAIN, KEPT
 
 JUDGED = ("claims", "comparisons")
 """Names of the Parquet tables that are made from those of measured results when the paper's claims are judged."""
@@ -35,6 +35,11 @@ class Exhibits:
         plain = json.loads(files.read_bytes(file)) if file.is_file() else {}
         there = [table for table in TABLES if plain and Path(folder, f"parquet/{table}.parquet").is_file()]
         return cls(str(folder), plain, tuple(there))
+
+    @cached_property
+    def again(self) -> "Exhibits":
+        """The results in the folder again/ of kept ones: on new seeds, for claims that these leave undecided."""
+        return Exhibits.kept(Path(self.folder, AGAIN))
 
     @property
     def name(self) -> str:
@@ -105,15 +110,18 @@ def plans(
     options: str,
     kept: Mapping[str, Mapping[str, str]],
     jobs: Mapping[str, Iterable[str]] | None = None,
+    again: Mapping[str, tuple[str, str]] = {},
 ) -> dict[str, dict[str, Any]]:
     """The plans, by job name, of the jobs that judge claims, draw figures and write pages: all that each depends on.
 
     `sources` has the Parquet tables that they read. `options` are those of the `snakemake` commands on the report's
     page. `kept` are the `verdicts` of results/published/, shown beside claims that are open here. `jobs` has, by name
-    of a job that draws, its groups of figures and tables; by default there is a job for each group.
+    of a job that draws, its groups of figures and tables; by default there is a job for each group. `again` has the
+    Parquet tables by which undecided claims are judged a second time.
     """
     settings = dict(of.plain)
-    made = {"claims": plan.plan("claims", "claims", dict(sources.values()), settings=settings)}
+    reads = dict([*sources.values(), *again.values()])
+    made = {"claims": plan.plan("claims", "claims", reads, settings=settings, again=dict(of.again.plain))}
     judged = {**sources, **dict.fromkeys(JUDGED, ("claims", plan.hash_of(made["claims"])))}
     for job, names in (jobs or {f"draw/{name}": [name] for name in of.groups}).items():
         groups = [of.groups[name] for name in names]
@@ -139,9 +147,13 @@ def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
 
     One job draws all figures. Parquet tables of measured results, which no job makes anew, have their checksums there.
     """
-    paths = zip(kept.tables, kept.results, strict=True)
-    sources = {table: (f"parquet/{table}", files.recorded(path) or "") for table, path in paths}
-    return plans(kept, sources, "", {}, {"draw": kept.groups})
+
+    def checksums(of: Exhibits, folder: str) -> Sources:
+        paths = zip(of.tables, of.results, strict=True)
+        return {table: (f"{folder}/{table}", files.recorded(path) or "") for table, path in paths}
+
+    again = checksums(kept.again, f"{AGAIN}/parquet")
+    return plans(kept, checksums(kept, "parquet"), "", {}, {"draw": kept.groups}, again)
 
 
 def to_compare(name: Any, own: str) -> str:

@@ -136,7 +136,7 @@ rule compare:
 
 
 rule publish:
-    """Replace results/published/ by the results of this configuration, which must be finished."""
+    """Replace results/published/, or again/ in it by results/again/, by these results, which must be finished."""
     log:
         f"{RUN}/logs/publish.log",
     localrule: True

@@ -8,5 +8,8 @@ with job(snakemake) as plan:
 
     store.refuse_unplanned(plan, snakemake.input.tables)
     output, tables = snakemake.output, {Path(path).stem: Path(path) for path in snakemake.input.tables}
-    rules = Path(output.claims).parents[1] / "rules.json"
-    claims.judge_files(tables, output.claims, output.comparisons, rules, plan["settings"])
+    folder = Path(output.claims).parents[1]
+    again = folder / "again" if plan["again"] else None
+    claims.judge_files(
+        tables, output.claims, output.comparisons, folder / "rules.json", plan["settings"], again
+    )

@@ -112,6 +112,43 @@ def test_rules_stand_from_the_first_result_on_and_judging_compares(tmp_path):
             preregistration.read_rules(file)
 
 
+def test_what_is_asked_again_gets_the_verdict_of_its_own_runs_and_rules_and_nothing_else_does(tmp_path):
+    """Without scaling keys are unselectable in the first runs alone; the second have another claim's runs as well."""
+    again, out = tmp_path / "again", [tmp_path / f"{name}.parquet" for name in ("claims", "comparisons")]
+    first, second = tmp_path / "random_keys.parquet", again / "parquet/random_keys.parquet"
+    settings = SETTINGS | {"first_seed": 50_000}
+    files.write_text(again / "settings.json", json.dumps(settings))
+    write(again / "rules.json", settings, "c0ffee")
+    store.write(
+        worlds.random_keys({"none": (1.0, 0.0)}), "random_keys", first, PROVENANCE | {"git_commit": "1st"}
+    )
+    fewer = worlds.random_keys({"none": (0.1, 0.0), "layernorm": (0.0, 0.0)})
+    store.write(fewer, "random_keys", second, PROVENANCE | {"git_commit": "2nd"})
+    judged = []
+    for folder in (None, again):
+        claims.judge_files({"random_keys": first}, *out, tmp_path / "none.json", SETTINGS, folder)
+        judged.append([store.read(path, path.stem) for path in out])
+    (before, compared), (after, compared_after) = judged
+    alone = claims.judge({"random_keys": fewer})
+    assert [*after.claim] == [*CLAIMS]
+    rows = ([repr(row) for row in table.to_numpy().tolist()] for table in (before, after))
+    assert [name for name, *pair in zip(CLAIMS, *rows, strict=True) if len({*pair}) > 1] == [
+        "random_keys_layernorm"
+    ]
+    rows = [table.set_index("claim").loc["random_keys_layernorm"] for table in (after, alone.claims)]
+    assert rows[0].verdict == rows[1].verdict == "reproduced" and rows[0].rule_fixed == "before"
+    assert (
+        rows[0].setting
+        == f"{rows[1].setting} Asked again, on seeds from 50,000 on, because runs on other seeds left it undecided."
+    )
+    assert {*after.rule_fixed[after.claim != "random_keys_layernorm"]} == {"after"}
+    taken = [table[table.claim == "random_keys_layernorm"] for table in (compared_after, alone.comparisons)]
+    assert [*taken[0].estimate] == [*taken[1].estimate] != []
+    kept = compared_after[compared_after.claim == "random_keys"]
+    assert [*kept.estimate] == [*compared[compared.claim == "random_keys"].estimate] != []
+    assert store.read_provenance(out[0])["git_commit"] == "1st, 2nd"
+
+
 def test_the_kept_run_vouches_for_the_claims_whose_words_and_numbers_it_began_with():
     """A claim that was restated or added since is no longer one of them."""
     at_start = preregistration.read_rules(KEPT / "rules.json")

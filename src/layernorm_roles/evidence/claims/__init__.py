@@ -5,6 +5,7 @@ measured quantities; others are functions in the module of the file's name. The 
 says how findings make a verdict.
 """
 
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from layernorm_roles import store
+from layernorm_roles import files, store
 from layernorm_roles.evidence.analysis.estimate import holm
 from layernorm_roles.evidence.claims import preregistration
 from layernorm_roles.evidence.claims.claim import Claim, claims
@@ -66,18 +67,54 @@ def judge_files(
     out_comparisons: str | Path,
     rules: str | Path,
     settings: Mapping[str, Any],
+    again: str | Path | None = None,
 ) -> None:
     """Write the tables `claims` and `comparisons` from the Parquet files `inputs`, by the names of their tables.
 
     Tables that no test reads are left out. `rules` is the file that `preregistration.write_rules` wrote when the
     reproduction with these `settings` began; it may be missing. Both tables get the joined provenance of the inputs.
+    `again` is the folder of a reproduction with other seeds, by which `asked_again` judges what these leave undecided.
     """
-    chosen = {name: path for name, path in inputs.items() if name in TABLES}
-    provenance = joined((store.read_provenance(path) for path in chosen.values()), {})
-    tables = {name: store.read(path, name) for name, path in chosen.items()}
-    judged = judge(tables, preregistration.read_rules(rules), settings)
+    chosen = {name: Path(path) for name, path in inputs.items() if name in TABLES}
+    judged, paths = _judged(chosen, rules, settings), [*chosen.values()]
+    if again is not None:
+        second = json.loads(files.read_bytes(Path(again, "settings.json")))
+        others = {
+            path.stem: path
+            for path in sorted(Path(again, "parquet").glob("*.parquet"))
+            if path.stem in TABLES
+        }
+        judged = asked_again(judged, _judged(others, Path(again, "rules.json"), second), second["first_seed"])
+        paths += others.values()
+    provenance = joined((store.read_provenance(path) for path in paths), {})
     store.write(judged.claims, "claims", out_claims, provenance)
     store.write(judged.comparisons, "comparisons", out_comparisons, provenance)
+
+
+def _judged(paths: Mapping[str, Path], rules: str | Path, settings: Mapping[str, Any]) -> Judged:
+    tables = {name: store.read(path, name) for name, path in paths.items()}
+    return judge(tables, preregistration.read_rules(rules), settings)
+
+
+def asked_again(first: Judged, second: Judged, first_seed: int) -> Judged:
+    """Return `first`, where claims without a verdict have the rows of `second` if these have one.
+
+    The runs of `second` have other seeds, from `first_seed` on, which the claim's setting then says.
+    """
+    verdicts = second.claims.set_index("claim").verdict
+    undecided = first.claims.claim[first.claims.verdict == Verdict.NOT_TESTED]
+    chosen = {name for name in undecided if verdicts[name] != Verdict.NOT_TESTED}
+    rows = second.claims.claim.isin(chosen)
+    said = f" Asked again, on seeds from {first_seed:,} on, because runs on other seeds left it undecided."
+    replaced = second.claims[rows].assign(setting=second.claims.setting[rows] + said)
+    order = {claim.name: place for place, claim in enumerate(CLAIMS)}
+    tables = []
+    for old, new in ((first.claims, replaced), (first.comparisons, second.comparisons)):
+        both = pd.concat([old[~old.claim.isin(chosen)], new[new.claim.isin(chosen)]])
+        tables.append(
+            both.sort_values("claim", key=lambda names: names.map(order), kind="stable", ignore_index=True)
+        )
+    return Judged(*tables)
 
 
 def on_common_scale(claims: pd.DataFrame) -> pd.DataFrame:
@@ -104,6 +141,7 @@ __all__ = [
     "Claim",
     "Judged",
     "Verdict",
+    "asked_again",
     "judge",
     "judge_files",
     "on_common_scale",

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from layernorm_roles import files
+from layernorm_roles.evidence.claims import TABLES
 from layernorm_roles.evidence.draw import draw_groups
 from layernorm_roles.evidence.page import page
+from layernorm_roles.settings.reproduction import AGAIN
 
 LARGEST = 2_500_000
 """Bytes of the largest Parquet file that is kept: the history of the repository holds every kept one for ever."""
@@ -17,8 +19,10 @@ def publish(plan: Mapping[str, Any], run: str | Path, kept: str | Path) -> None:
     """Replace the kept reproduction, folder `kept`, by files of that in folder `run`, and by pages made of them.
 
     `plan` has the reproduction's `settings`, the names of its `tables` and `figures`, and under `files` the paths in
-    `run` of all files to be copied. Raises ValueError with the names of files that `run` lacks or that are damaged, and
-    of Parquet files above LARGEST; `kept` is as it was then.
+    `run` of all files to be copied. Of the reproduction called AGAIN only the settings, the rules and the tables that
+    claims read are kept, in the folder of that name in `kept`: by these, undecided claims are judged a second time.
+    Raises ValueError with the names of files that `run` lacks or that are damaged, and of Parquet files above LARGEST;
+    `kept` is as it was then.
     """
     run, kept, names = Path(run), Path(kept), list(plan["files"])
     missing = [name for name in names if not (run / name).is_file()]
@@ -28,6 +32,9 @@ def publish(plan: Mapping[str, Any], run: str | Path, kept: str | Path) -> None:
             f"{run} is not a finished reproduction, it lacks {', '.join(missing[:5])}{more}; "
             "run snakemake --cores all first"
         )
+    if again := plan["settings"].get("name") == AGAIN:
+        kept, read = kept / AGAIN, {f"parquet/{table}.parquet" for table in TABLES}
+        names = [name for name in names if name in read or name.endswith(".json")]
     large = {name: (run / name).stat().st_size for name in names if name.endswith(".parquet")}
     if large := [f"{name} ({size:,} bytes)" for name, size in large.items() if size > LARGEST]:
         raise ValueError(f"{run}: too large to be kept, more than {LARGEST:,} bytes: {', '.join(large)}")
@@ -37,17 +44,23 @@ def publish(plan: Mapping[str, Any], run: str | Path, kept: str | Path) -> None:
         content = files.read_bytes(run / name)
         with files.atomic_write(partial / name) as path:
             path.write_bytes(content)
-    inputs = {name: partial / f"parquet/{name}.parquet" for name in plan["tables"]}
-    inputs |= {
-        "figures": [partial / f"figures/{name}.png" for name in plan["figures"]],
-        "durations": partial / "tables/durations.csv",
-    }
-    # No options are needed to mean the kept reproduction, and beside its verdicts stand no older ones.
-    shown = {**plan, "options": "", "kept": {}, "groups": ["verdicts"]}
-    tables = [partial / name for name in names if name.startswith("tables/claims.")]
-    draw_groups(shown, [inputs["claims"]], tables)
-    page.write(shown, inputs, partial / "report.html", partial / "findings.html")
+    if not again:
+        _show(plan, partial)
     if kept.exists():
         shutil.rmtree(kept)
     partial.rename(kept)
     partial.parent.rmdir()
+
+
+def _show(plan: Mapping[str, Any], folder: Path) -> None:
+    """Write the pages and the tables of verdicts of the reproduction in `folder` as those of the kept one."""
+    inputs = {name: folder / f"parquet/{name}.parquet" for name in plan["tables"]}
+    inputs |= {
+        "figures": [folder / f"figures/{name}.png" for name in plan["figures"]],
+        "durations": folder / "tables/durations.csv",
+    }
+    # No options are needed to mean the kept reproduction, and beside its verdicts stand no older ones.
+    shown = {**plan, "options": "", "kept": {}, "groups": ["verdicts"]}
+    tables = [folder / name for name in plan["files"] if name.startswith("tables/claims.")]
+    draw_groups(shown, [inputs["claims"]], tables)
+    page.write(shown, inputs, folder / "report.html", folder / "findings.html")
