@@ -79,11 +79,8 @@ def judge_files(
     judged, paths = _judged(chosen, rules, settings), [*chosen.values()]
     if again is not None:
         second = json.loads(files.read_bytes(Path(again, "settings.json")))
-        others = {
-            path.stem: path
-            for path in sorted(Path(again, "parquet").glob("*.parquet"))
-            if path.stem in TABLES
-        }
+        there = sorted(Path(again, "parquet").glob("*.parquet"))
+        others = {path.stem: path for path in there if path.stem in TABLES}
         judged = asked_again(judged, _judged(others, Path(again, "rules.json"), second), second["first_seed"])
         paths += others.values()
     provenance = joined((store.read_provenance(path) for path in paths), {})
@@ -104,17 +101,15 @@ def asked_again(first: Judged, second: Judged, first_seed: int) -> Judged:
     verdicts = second.claims.set_index("claim").verdict
     undecided = first.claims.claim[first.claims.verdict == Verdict.NOT_TESTED]
     chosen = {name for name in undecided if verdicts[name] != Verdict.NOT_TESTED}
-    rows = second.claims.claim.isin(chosen)
-    said = f" Asked again, on seeds from {first_seed:,} on, because runs on other seeds left it undecided."
-    replaced = second.claims[rows].assign(setting=second.claims.setting[rows] + said)
     order = {claim.name: place for place, claim in enumerate(CLAIMS)}
-    tables = []
-    for old, new in ((first.claims, replaced), (first.comparisons, second.comparisons)):
-        both = pd.concat([old[~old.claim.isin(chosen)], new[new.claim.isin(chosen)]])
-        tables.append(
-            both.sort_values("claim", key=lambda names: names.map(order), kind="stable", ignore_index=True)
-        )
-    return Judged(*tables)
+
+    def merged(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
+        both = pd.concat([old[~old.claim.isin(chosen)], new[new.claim.isin(chosen)]], ignore_index=True)
+        return both.iloc[both.claim.map(order).argsort(kind="stable")].reset_index(drop=True)
+
+    said = f" Asked again, on seeds from {first_seed:,} on, because runs on other seeds left it undecided."
+    rows = second.claims.assign(setting=second.claims.setting + said)
+    return Judged(merged(first.claims, rows), merged(first.comparisons, second.comparisons))
 
 
 def on_common_scale(claims: pd.DataFrame) -> pd.DataFrame:
