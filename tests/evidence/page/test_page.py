@@ -283,9 +283,9 @@ def test_the_findings_have_the_figures_of_decided_sections_once(world, tmp_path,
     assert [each.get("src") for each in page.iter("img")] == [f"figures/{name}.png" for name in figures]
 
 
-def test_the_origin_of_files_and_the_time_taken_stand_below_their_headings(tree):
+def test_the_origin_of_files_stands_below_its_heading(tree):
     (origin,) = tree.findall(".//section[@aria-labelledby='provenance']")
-    assert ["train", "7", "90 min", "512"] in rows(origin)
+    assert ["claims.parquet", "", "0123456789"] in [row[:3] for row in rows(origin)]
     keys = ("version", "git_commit", "torch", "python", "device", "config_sha256")
     source = dict(zip(keys, ("1", "0123456789ab", "2", "3", "cpu", "fedcba987654"), strict=True))
     made = sections.provenance({"claims": source})
@@ -304,7 +304,7 @@ def test_equal_files_give_equal_bytes(world, tmp_path):
 
 
 def test_a_reproduction_with_nothing_but_claims_has_a_page(world, tmp_path):
-    page = parsed(written(world, tmp_path, {"durations": None}, tables=["claims"], figures=[]))
+    page = parsed(written(world, tmp_path, tables=["claims"], figures=[]))
     assert not list(page.iter("canvas")) and len(list(page.iter("script"))) == 1
 
 

@@ -38,10 +38,7 @@ def publish(plan: Mapping[str, Any], run: str | Path, kept: str | Path) -> None:
         with files.atomic_write(partial / name) as path:
             path.write_bytes(content)
     inputs = {name: partial / f"parquet/{name}.parquet" for name in plan["tables"]}
-    inputs |= {
-        "figures": [partial / f"figures/{name}.png" for name in plan["figures"]],
-        "durations": partial / "tables/durations.csv",
-    }
+    inputs["figures"] = [partial / f"figures/{name}.png" for name in plan["figures"]]
     # No options are needed to mean the kept reproduction, and beside its verdicts stand no older ones.
     shown = {**plan, "options": "", "kept": {}, "groups": ["verdicts"]}
     tables = [partial / name for name in names if name.startswith("tables/claims.")]
