@@ -3,9 +3,11 @@
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 import random_world as world
 from matplotlib.legend import Legend
+from plain import interval
 from reading import bars, curve, handles, labels, named, stroked
 from recomputed_tables import RECOMPUTED
 
@@ -66,6 +68,9 @@ def test_ceilings_show_what_keys_do_get_and_of_any_query_where_no_norm_is_known(
     np.testing.assert_allclose(curve(half, "can get, as used").get_ydata(), 100 - shares["any", "as used"])
     assert labels(half.figure) == ["can get, as used", pretrained.GETS["label"]]
     assert "minilm, any query" in half.get_ylabel()
+    deep = pd.concat([table[table.layer == 1].assign(layer=layer) for layer in range(1, 16)])
+    half = world.draw("pretrained_ceilings", attention_ceilings=deep).axes[0]
+    assert [*half.get_xticks()] == [*range(1, 16, 2)], "at most eight ticks"
 
 
 @pytest.mark.parametrize("contexts", [2, 3])
@@ -119,8 +124,12 @@ def test_the_share_along_the_ones_vector_of_our_models_is_in_units_of_a_random_d
         line = stroked(middle, curve(middle, f"{model}, d = {d}").get_color(), stroke)
         np.testing.assert_allclose(line.get_ydata(), d * of_model.groupby("norm").ones_share.mean())
     assert {*curve(left, "a random direction").get_ydata()} == {1}
-    moved = world.projection_shift().query("model == 'minilm'").groupby("layer").random_direction.mean()
+    shifts = world.projection_shift().query("model == 'minilm'")
+    moved = shifts.groupby("layer").random_direction.mean()
     np.testing.assert_allclose(curve(right, "a random direction").get_ydata(), moved)
+    of_contexts = shifts[shifts.layer == 1].groupby("context").total_variation.mean()
+    band = right.collections[0].get_paths()[0].vertices
+    assert sorted({y for x, y in band if x == 1}) == pytest.approx(interval(of_contexts)[1:])
     assert "left out" in right.get_title()
     table = world.language_model_ones_share()
     table = table[(table.model == "gpt") | (table.variant == "layernorm")]

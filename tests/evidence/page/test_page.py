@@ -68,7 +68,7 @@ def test_every_figure_is_on_the_page_once_and_files_lie_beside_figures_and_table
     pictures = list(tree.iter("img"))
     sources = {unquote(picture.get("src")) for picture in pictures}
     assert sources == {f"figures/{name}.png" for name in world.plan["figures"]}
-    assert len(pictures) == len(sources) > 3
+    assert len(pictures) == len(sources) > 2
     places = [(each.get("id"), each.get("class"), each.find(".//img")) for each in tree.iter("figure")]
     sizes = {
         (wide, img.get("width"), img.get("height")) for name, wide, img in places if name != "claims_forest"
@@ -172,8 +172,10 @@ def test_a_small_reproduction_has_a_banner_and_no_verdict(world, tmp_path):
     kept = {name: of | {"verdict": "partial"} for name, of in older.items()}
     page = parsed(written(world, tmp_path, settings={"majority": majority}, kept=kept))
     assert "kept run:" not in words(page)
-    (banner,) = page.findall(".//div[@class='banner']")
-    assert "too small to mean anything" in words(banner)
+    findings = parsed((tmp_path / "findings.html").read_text(encoding="utf-8"))
+    (banner,), (also,) = page.findall(".//div[@class='banner']"), findings.findall(".//p[@class='banner']")
+    assert "too small to mean anything" in words(banner) and "too small" in words(also)
+    assert not findings.findall(".//h2") and not findings.findall(".//a[@class='verdict']")
     shown = [words(item) for item in page.iter() if (item.get("class") or "").startswith("badge")]
     assert set(shown) == {"no verdict", *map(str, MEANINGS)}
     assert shown.count("no verdict") == 2 * len(CLAIMS) and len(shown) == 2 * len(CLAIMS) + len(MEANINGS)
@@ -240,6 +242,7 @@ def test_the_view_has_the_experiments_in_three_dimensions_whatever_their_names(t
             known = here.vector[(here.seed == run["seed"]) & (here.kind == kind)]
             np.testing.assert_allclose(run[points], np.stack(known.to_numpy()), atol=0.0005)
     several = table[table.vector.map(len) == 3]
+    assert vectors.views(several.assign(base_learning_rate=several.seed / 10)) == [], "several rates"
     several = vectors.views(several.assign(experiment=several.seed.map({0: "a", 1: "a", 2: "b"})))
     assert [view["label"] for view in several][:4:3] == ["a, LayerNorm", "b, LayerNorm"]
     assert [len(view["runs"]) for view in several] == [2, 2, 2, 1, 1, 1]
@@ -251,6 +254,8 @@ def test_the_view_says_how_flat_keys_are_and_where_queries_point_of_all_runs_or_
     for seed, known in ((None, "2 0.25 20 10 31 57"), (4, "4 0.25 20 57")):
         said = vectors.describe("LayerNorm", runs, seed)
         assert re.findall(r"[\d.]+(?![\d.]|$)", said.rstrip(".)")) == known.split()
+    one_of_ten = pd.DataFrame({"flatness": [0.005, *9 * [0.0]], "angle": 10.0})
+    assert "do not lie on a plane" in vectors.describe("LayerNorm", one_of_ten)
 
 
 def test_configurations_are_listed_once_with_their_tables():
