@@ -129,6 +129,7 @@ def test_every_variant_has_a_look_of_its_own():
     assert list(looks) == ["layernorm", "none", "abs", "tanh"]
     assert [looks[name]["color"] for name in ("abs", "tanh")] == list(style.SPARE_COLOURS[:2])
     assert looks["tanh"]["label"] == "tanh" and looks["tanh"]["ls"] == "-"
+    assert style.looks_of("abcdefg")["g"]["color"] == style.SPARE_COLOURS[0], "a seventh begins anew"
 
 
 # Complete dichromacy, in linear RGB: Machado, Oliveira and Fernandes (2009).

@@ -144,6 +144,6 @@ def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame)
         axes.set(title=title, xlabel="before layer", ylim=(0, 103), xticks=sorted(shares.layer.unique()))
     probed[0].set_ylabel("tokens whose position\na probe names (%)")
     entries = [*PLACES.values(), *style.each(RESIDUAL, color=style.GREY).values(), GUESSING]
-    title = style.means_over([table.seed.nunique() for table in (losses, first, shares)])
-    style.legend_below(below, entries, columns=3, title=title)
+    seeds = style.number_of([table.seed.nunique() for table in (losses, first, shares)], "seed")
+    style.legend_below(below, entries, columns=3, title=f"means over {seeds}")
     return figure

@@ -241,11 +241,6 @@ def counted(looks: Looks, runs: pd.DataFrame) -> list[dict[str, Any]]:
     return [{**looks[name], "label": f"{looks[name]['label']}, {seeds}"} for name, seeds in numbers.items()]
 
 
-def means_over(seeds: Collection[SupportsInt]) -> str:
-    """Return for example "means over 3 seeds", from the numbers of seeds behind several means."""
-    return f"means over {number_of(seeds, 'seed')}"
-
-
 def legend_below(
     figure: FigureBase, looks: Iterable[Look], columns: int, further: Iterable[Look] = (), title: str = ""
 ) -> None:
