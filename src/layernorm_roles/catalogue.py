@@ -58,7 +58,7 @@ STAGES = {
     "claims": Stage((*_EVIDENCE, "evidence/claims"), ("numpy", "pandas", "scipy")),
     "draw": Stage(_SHOWN, _DRAWN),
     "page": Stage((*_SHOWN, "evidence/page"), _DRAWN),
-    "durations": Stage(_SHOWN),
+    "durations": Stage(_EVIDENCE),
     "settings": Stage(("files.py",)),
 }
 """The stages (kinds of work) by name, in the order in which results go through them, from texts and data to pages."""

@@ -118,13 +118,10 @@ def majority_vectors(majority=MAJORITY) -> pd.DataFrame:
 
 
 def random_keys(norms=tuple(RANDOM_KEYS["norms"])) -> pd.DataFrame:
-    """After LayerNorm no key is unselectable, and of OWN no exact number is known."""
+    """After LayerNorm no key is unselectable."""
     places = {"norm": norms, "n": (4, 9, 30), "d": (3, 4, 7), "matrices": 100, "n_borderline": 0}
     table = crossed("random_keys", noise(3), **places)
-    share = table.any_unselectable.mask(table.norm == "layernorm", 0.0)
-    exact = (table.n * share * table.expected_unselectable).mask(table.norm == OWN)
-    numbers = {"mean_unselectable": 0.7 * table.n * share, "expected_unselectable": exact}
-    return table.assign(any_unselectable=share, **numbers)
+    return table.assign(any_unselectable=table.any_unselectable.mask(table.norm == "layernorm", 0.0))
 
 
 gaussian_law = worlds.gaussian_law
@@ -310,14 +307,6 @@ def geometry_cloud() -> pd.DataFrame:
     return table[(table.norm == "layernorm") | (table.stage != "f")]
 
 
-def fusion() -> pd.DataFrame:
-    """`plain` is exact to rounding."""
-    runs = {"arrangement": ("plain", "norm", "residual", "residual_norm"), "seed": (0, 1), "layer": (1, 2)}
-    random = crossed("fusion", noise(9), source="random", d=(8, 32), **runs)
-    table = pd.concat([random, crossed("fusion", noise(9), source="language_model", d=8, **runs)])
-    return table.assign(error=table.error.mask(table.arrangement == "plain", 1e-29 * table.error))
-
-
 PLACED = {"placement": ("pre", "post"), "depth": (2, 6), "learning_rate": (0.001, 0.003), "seed": (0, 1)}
 
 
@@ -343,17 +332,6 @@ def position_probe() -> pd.DataFrame:
     table = table[table.layer <= table.depth].reset_index(drop=True)
     lost = (table.placement == "post") & (table.learning_rate == 0.003) & (table.seed * table.step == 40)
     return table.assign(position_accuracy=table.position_accuracy.mask(lost & ~table.residual))
-
-
-def batch_dependence() -> pd.DataFrame:
-    rng, runs = noise(12), {"norm": ("layernorm", "batchnorm"), "batch_size": (2, 4, 8), "seed": (0, 1, 2)}
-    effects = [("others", 0.0), ("padding", (0.25, 0.5))]
-    return pd.concat([crossed("batch_dependence", rng, effect=e, padding=p, **runs) for e, p in effects])
-
-
-def score_scale() -> pd.DataFrame:
-    source, runs = ("normal", "normal_mean_1"), {"seed": (0, 1), "d_k": (4, 8, 32)}
-    return crossed("score_scale", noise(13), source=source, **runs, divided=(False, True))
 
 
 # Figures and readable tables

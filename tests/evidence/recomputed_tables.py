@@ -5,7 +5,6 @@ tables of a reproduction by name and returns the rows of a CSV file in any order
 """
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,6 @@ from plain import arrivals, at_best_rates, interval
 
 from layernorm_roles.gaussian_keys import expected_unselectable
 
-PILOT = Path(__file__).parents[2] / "src/layernorm_roles/evidence/analysis/pilot_gpt_bytes.csv"
 SETTING = ["experiment", "d_model", "base_learning_rate"]
 RUN = [*SETTING, "variant", "seed"]
 POINT = ["base_learning_rate", "steps"]
@@ -227,19 +225,6 @@ def losses_by_rate(t):
     return by(last[several(last, "model", *POINT)], run[:4], row)
 
 
-def pilot(_):
-    def row(part):
-        names = ["layernorm", "projection", "no_attention", "unigram"]
-        loss = part.groupby("variant").valid_loss.mean().reindex(names)
-        own = part[part.variant == "layernorm"]
-        found = {f"{name}_loss": loss[name] for name in names[1:]}
-        found |= {"valid_loss": loss.layernorm, "worth_of_attention": loss.no_attention - loss.layernorm}
-        return found | {"seeds": own.seed.nunique(), "cpu_seconds": own.cpu_seconds.mean()}
-
-    setting = ["d_model", "heads", "layers", "context_length", "batch_size", "learning_rate", "steps"]
-    return by(pd.read_csv(PILOT), setting, row)
-
-
 # Pretrained models
 
 
@@ -301,7 +286,6 @@ RECOMPUTED = {
     "heads": lambda t: shares(keys_at(t, "head", "head_exact", texts="long"), "causal"),
     "baselines": baselines,
     "losses_by_rate": losses_by_rate,
-    "pilot": pilot,
     "gaussian_law": lambda t: t["gaussian_law"].set_index(["d", "share", "causal"]),
     "ceilings": ceilings,
     "ceilings_by_token": ceilings_by_token,

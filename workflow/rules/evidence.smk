@@ -51,7 +51,6 @@ rule durations:
     output:
         origin=f"{RUN}/origin/durations.json",
         csv=f"{RUN}/tables/durations.csv",
-        md=f"{RUN}/tables/durations.md",
     log:
         f"{RUN}/logs/durations.log",
     params:
@@ -66,7 +65,6 @@ rule page:
         done=done("page", "{name}"),
         tables=ancient(lambda wildcards: EXHIBITS[wildcards.name].judged),
         figures=ancient(lambda wildcards: EXHIBITS[wildcards.name].pictures),
-        durations=ancient("results/{name}/tables/durations.csv"),
     output:
         origin="results/{name}/origin/page.json",
         report="results/{name}/report.html",
@@ -103,5 +101,4 @@ FINISHED = [
     *THIS.exhibits.judged,
     *THIS.exhibits.files,
     f"{RUN}/tables/durations.csv",
-    f"{RUN}/tables/durations.md",
 ]

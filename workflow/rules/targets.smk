@@ -25,7 +25,7 @@ rule majority:
 
 
 use rule majority as random_keys with:
-    """Test which random keys no query selects: Figures 1c and 1d, beside the exact expectation, by dimension."""
+    """Test which random keys no query selects: Figures 1c and 1d, and how many keys it takes, by dimension."""
     input:
         plan=f"{RUN}/plan/draw/random_keys.json",
         done=done("draw/random_keys"),
@@ -74,7 +74,7 @@ use rule majority as pretrained with:
 
 
 use rule majority as statements with:
-    """Measure what documents other than the paper say about LayerNorm, with a figure for each statement."""
+    """Measure what documents other than the paper say about LayerNorm; figures of its geometry and its place."""
     input:
         plan=f"{RUN}/plan/draw/statements.json",
         done=done("draw/statements"),

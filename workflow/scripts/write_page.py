@@ -6,5 +6,5 @@ with job(snakemake) as plan:
     from layernorm_roles.evidence.page import page
 
     given = {Path(path).stem: path for path in snakemake.input.tables}
-    given |= {"figures": snakemake.input.figures, "durations": snakemake.input.durations}
+    given["figures"] = snakemake.input.figures
     page.write(plan, given, snakemake.output.report, snakemake.output.findings)

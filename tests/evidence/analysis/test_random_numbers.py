@@ -13,7 +13,7 @@ from layernorm_roles.evidence.analysis import heads, language_model, pretrained
 from layernorm_roles.evidence.tables import readable
 from layernorm_roles.schemas import CEILING_QUANTILES
 
-NO_ANALYSIS = {"claims", "durations", "gaussian_law"}
+NO_ANALYSIS = {"claims", "gaussian_law"}
 
 
 class Shuffled(dict):
@@ -35,11 +35,9 @@ def test_numbers_of_readable_tables(name):
 def test_rows_that_matter_most_come_first():
     tokens = language_model.token_shares(TABLES["sentence_tokens"])
     below = pretrained.tokens_below(TABLES["token_ceilings"])
-    pilot = language_model.pilot()
     orders = (
         (-tokens.final_percent, -tokens.occurrences, tokens.token),
         (below.model, -below.percent, below.ceiling, below.token),
-        (-pilot.worth_of_attention.fillna(-np.inf), pilot.valid_loss),
     )
     for columns in orders:
         rows = [*zip(*columns, strict=True)]

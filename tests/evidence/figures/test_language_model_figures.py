@@ -7,10 +7,8 @@ from reading import bars, curve, labels, name, named
 from recomputed_tables import RECOMPUTED
 
 from layernorm_roles.evidence.analysis.attention_by_step import onsets
-from layernorm_roles.evidence.analysis.language_model import losses_without_attention
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures.attention_by_step import DOSES
-from layernorm_roles.evidence.figures.language_model import alike
 from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.variants import BUILT_IN
 
@@ -52,40 +50,6 @@ def test_the_axis_of_differences_is_that_of_the_second_half_and_names_what_is_be
     alone = table[(table.model != "wide") | (table.variant == "layernorm")]
     first, _ = world.draw("language_model_losses", language_model_metrics=alone).axes
     assert first.get_title() == "bert: validation loss", "a model with LayerNorm alone has nothing beside it"
-
-
-def test_loss_by_rate_has_runs_that_trained_and_marks_those_that_did_not():
-    (axes,) = world.drawn("loss_by_rate").axes
-    assert axes.get_title() == "swept, 400 steps" and axes.get_xscale() == "log"
-    ends = world.language_model_metrics().query("model == 'swept' and steps == step == 400")
-    ends = ends[np.isfinite(ends.valid_loss)].set_index("variant").valid_loss
-    for variant in ("layernorm", "projection"):
-        colour = curve(axes, name(variant)).get_color()
-        dots = [dot for dot in axes.lines if dot.get_marker() == "." and dot.get_color() == colour]
-        heights = np.concatenate([dot.get_ydata() for dot in dots])
-        np.testing.assert_allclose(sorted(heights), sorted(ends[variant]))
-    rates = {"layernorm": 0.1, "projection": 0.01}
-    for ring in named(axes, "largest rate at which no run diverges"):
-        (variant,) = [v for v in rates if BUILT_IN[v].colour == ring.get_markeredgecolor()]
-        assert ring.get_xdata()[0] == pytest.approx(rates.pop(variant), rel=0.1)
-    assert not rates
-    crosses = {cross.get_color(): cross.get_xdata()[0] for cross in named(axes, "diverged runs")}
-    lost = {"projection": 0.1, "layernorm": 0.001}
-    assert crosses == pytest.approx({BUILT_IN[name].colour: rate for name, rate in lost.items()}, rel=0.1)
-    (reference,) = named(axes, BUILT_IN["no_attention"].label)
-    bare = losses_without_attention(world.language_model_metrics(), "swept")
-    assert len(bare) and reference.get_ydata()[0] == pytest.approx(bare.mean())
-    assert {cross.get_ydata()[0] for cross in named(axes, "diverged runs")} == {axes.get_ylim()[1]}
-    table = world.TABLES["language_model_metrics"].query("steps == 200 or base_learning_rate < 0.1")
-    (axes,) = world.draw("loss_by_rate", language_model_metrics=table).axes
-    assert axes.get_title() == "swept, 200 steps", "the length with most rates"
-
-
-def test_models_that_differ_in_their_rates_alone_share_a_panel():
-    swept = world.MODELS["swept"]
-    again = swept | {"learning_rate": [1.0, 2.0], "seeds": {"none": 1}, "evaluate_every": 7}
-    models = {"swept": swept, "again": again, "other": again | {"heads": 2}}
-    assert alike(models, [*models]) == {"swept": ["swept", "again"], "other": ["other"]}
 
 
 # Heads

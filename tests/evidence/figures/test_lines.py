@@ -29,18 +29,12 @@ figure_4_paper_rate | 3 | @looks | @rate and @attends | score_deviation | step |
 pretrained_projection | 0 | ones_share | @stream | 32 * ones_share | norm | checkpoint
 pretrained_projection | 2 | projection_shift | model == 'minilm' | total_variation | layer | change
 statement_geometry | difference from torch | geometry | @at_64 | value | input_norm / 8 | eps_placement, eps
-statement_fusion | 0 | fusion | source == 'random' | 100 * error | d | arrangement
 statement_placement | 2 layers | placement | depth == 2 and @end | train_loss | learning_rate | placement
 statement_placement | 6 layers | placement | depth == 6 and @end | train_loss | learning_rate | placement
 statement_placement | LayerNorm | @gradients | @normed | log(gradient_norm) | depth | placement, residual
 statement_placement | no LayerNorm | @gradients | @bare | log(gradient_norm) | depth | placement, residual
 statement_placement | untrained | position_probe | @deep == 0 | 100 * @share | layer | placement, residual
 statement_placement | trained | position_probe | @deep > 0 | 100 * @share | layer | placement, residual
-statement_batch_dependence | 0 | batch_dependence | effect == 'others' | change | batch_size | norm
-statement_batch_dependence | 1 | batch_dependence | effect == 'padding' | change | padding | norm
-statement_score_scale | 0 | score_scale | source == 'normal' | score_std | d_k | divided
-statement_score_scale | 1 | score_scale | source == 'normal' | entropy_share | d_k | divided
-statement_score_scale | 2 | score_scale | source == 'normal' | gradient | d_k | divided
 """
 """Figure, number or title of its axes, table, rows, values, place on the x axis, columns by which lines differ."""
 
@@ -49,7 +43,6 @@ majority_by_width | 0 | widths | pairs > 0 | test_accuracy | d_model | variant
 majority_by_width | 1 | widths | variant != 'scale' | -cost, -cost_high, -cost_low, pairs | d_model | variant
 majority_by_rate | 0 | rates | runs > 0 | test_accuracy, @accuracy, runs | base_learning_rate | variant
 majority_by_rate | 1 | rates | reached == runs | steps, steps_low, steps_high, runs | base_learning_rate | variant
-loss_by_rate | 0 | losses_by_rate | @swept | valid_loss, @loss, runs - diverged | base_learning_rate | variant
 figure_heads | 0 | table_1 | model == 'gpt' and @input | percent | layer | variant, checkpoint
 figure_heads | 1 | heads | model == 'gpt' and @heads and not causal | percent | layer | variant, checkpoint
 figure_heads | 2 | heads | model == 'gpt' and @heads and causal | percent | layer | variant, checkpoint
@@ -68,7 +61,6 @@ SHORT = {
     "@share": "position_accuracy",
     "@gradients": "untrained_gradients",
     "@stream": "model == 'minilm' and dimensions == 32",
-    "@swept": "model == 'swept' and steps == 400 and variant != 'no_attention'",
     "@rate": "model == 'gpt_paper_rate' and step > 0 and "
     "variant in ('layernorm', 'projection', 'layernorm_shrunk', 'projection_grown', 'no_attention')",
     "@attends": "variant != 'no_attention'",
@@ -81,7 +73,6 @@ SHORT = {
     "@heads": "site == 'head' and @three",
     "@three": "variant in ('layernorm', 'projection', 'tanh')",
     "@accuracy": "accuracy_low, accuracy_high",
-    "@loss,": "valid_loss_low, valid_loss_high,",
     "@norm ": "model == 'minilm' and queries == 'norm' ",
     "@reached": "100 - percent, 100 - high, 100 - low, contexts",
 }
@@ -96,9 +87,6 @@ LOOKS = {
     | {"pretrained": pretrained.TRAINED[True], "random": pretrained.TRAINED[False]},
     "change": {"left out": pretrained.TRAINED[True]},
     "normalised": pretrained.LOOKS,
-    "arrangement": statements.ARRANGEMENTS,
-    "norm": statements.NORMS,
-    "divided": statements.DIVIDED,
     "placement": statements.PLACES,
     "residual": statements.RESIDUAL,
     "eps_placement": {place: {"color": colour} for place, colour in statements.PLACEMENTS.items()},

@@ -146,6 +146,7 @@ def test_each_width_and_rate_has_a_row_with_its_runs():
     for axes, rate in zip(drawn[::2], world.RATES, strict=True):
         assert axes.get_title() == f"rates, learning rate {rate:g}"
         np.testing.assert_allclose(curve(axes, "no projection").get_ydata(), means["rates", :, rate, "scale"])
+    assert "projection in V, 1 to 2 seeds" in labels(world.drawn("majority_by_width")), "one is lost at d = 3"
     alone = {"widths": world.MAJORITY["widths"] | {"seeds": {"scale": 3}}}
     assert len(world.draw("majority_by_width", alone).axes) == 1
     lacking = {"lacking": world.MAJORITY["widths"] | {"seeds": {"layernorm": 3}}}

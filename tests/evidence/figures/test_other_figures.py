@@ -3,13 +3,14 @@
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 import random_world as world
 from matplotlib.legend import Legend
+from plain import interval
 from reading import bars, curve, handles, labels, named, stroked
 from recomputed_tables import RECOMPUTED
 
-from layernorm_roles.evidence.analysis.random_keys import z_scores
 from layernorm_roles.evidence.claims.rules import MEANINGS
 from layernorm_roles.evidence.figures import forest, pretrained, statements, style
 
@@ -43,28 +44,6 @@ def test_the_paper_s_figures_show_shares_of_matrices(name, norm, title, below):
     assert title in axes.get_title(loc="left") and (figure.get_supxlabel() or "") == below
 
 
-def test_simulated_and_exact_are_not_exchanged_and_rare_events_have_no_z_score():
-    table = world.random_keys()
-    rare = (table.norm == "none") & (table.n == 30) & (table.d == 7)
-    table.loc[rare, "expected_unselectable"] = 0.09  # times 100 matrices: under ten
-    figure = world.draw("figure_random_keys_exact", random_keys=table)
-    panels = [axes for axes in figure.axes if "simulated" in axes.get_title(loc="left")]
-    assert [axes.get_title(loc="left").split(":")[0] for axes in panels] == ["projection only", "no norm"]
-    none = table[table.norm == "none"]
-    np.testing.assert_allclose(heat(panels[1]), grid(none.mean_unselectable / none.n, none))
-    z = z_scores(none[(none.n < 30) | (none.d < 7)]).z
-    words = f"z of 8 cells: mean {z.mean():.2f}, s.d. {z.std():.2f}".replace("-", "−")
-    assert panels[1].get_title(loc="left").splitlines()[1] == words
-    figure = world.draw("figure_random_keys_exact", random_keys=table.assign(mean_unselectable=0.0))
-    found, *lines = figure.axes[0].collections
-    assert not found.get_array().any()
-    assert any(len(path.vertices) for line in lines for path in line.get_paths())
-    figure = world.draw("figure_random_keys_exact", random_keys=table[table.n == 30])
-    assert len(figure.axes[0].collections) == 1, "no lines over a single n"
-    figure = world.draw("figure_random_keys_exact", random_keys=table.assign(expected_unselectable=0.0))
-    assert figure.texts[0].get_text().startswith("The exact expectation is 0")
-
-
 def test_the_law_has_a_line_for_every_share_and_its_causal_one():
     axes = world.drawn("gaussian_law").axes[0]
     drawn = {tuple(line.get_ydata()): (line.get_color(), line.get_linestyle()) for line in axes.lines}
@@ -89,6 +68,9 @@ def test_ceilings_show_what_keys_do_get_and_of_any_query_where_no_norm_is_known(
     np.testing.assert_allclose(curve(half, "can get, as used").get_ydata(), 100 - shares["any", "as used"])
     assert labels(half.figure) == ["can get, as used", pretrained.GETS["label"]]
     assert "minilm, any query" in half.get_ylabel()
+    deep = pd.concat([table[table.layer == 1].assign(layer=layer) for layer in range(1, 16)])
+    half = world.draw("pretrained_ceilings", attention_ceilings=deep).axes[0]
+    assert [*half.get_xticks()] == [*range(1, 16, 2)], "at most eight ticks"
 
 
 @pytest.mark.parametrize("contexts", [2, 3])
@@ -142,8 +124,12 @@ def test_the_share_along_the_ones_vector_of_our_models_is_in_units_of_a_random_d
         line = stroked(middle, curve(middle, f"{model}, d = {d}").get_color(), stroke)
         np.testing.assert_allclose(line.get_ydata(), d * of_model.groupby("norm").ones_share.mean())
     assert {*curve(left, "a random direction").get_ydata()} == {1}
-    moved = world.projection_shift().query("model == 'minilm'").groupby("layer").random_direction.mean()
+    shifts = world.projection_shift().query("model == 'minilm'")
+    moved = shifts.groupby("layer").random_direction.mean()
     np.testing.assert_allclose(curve(right, "a random direction").get_ydata(), moved)
+    of_contexts = shifts[shifts.layer == 1].groupby("context").total_variation.mean()
+    band = right.collections[0].get_paths()[0].vertices
+    assert sorted({y for x, y in band if x == 1}) == pytest.approx(interval(of_contexts)[1:])
     assert "left out" in right.get_title()
     table = world.language_model_ones_share()
     table = table[(table.model == "gpt") | (table.variant == "layernorm")]
@@ -196,31 +182,10 @@ def test_placement_counts_the_runs_that_diverged_and_shows_what_guessing_gives()
         assert [*{*curve(drawn[title], "guessing").get_ydata()}] == pytest.approx([5])
 
 
-def test_fusion_marks_the_layers_of_trained_models():
-    (axes,), trained = (
-        world.drawn("statement_fusion").axes,
-        world.fusion().query("source == 'language_model'"),
-    )
-    for name, look in statements.ARRANGEMENTS.items():
-        hollow = [line for line in axes.lines if line.get_markerfacecolor() == "none"]
-        (marks,) = [line for line in hollow if line.get_markeredgecolor() == look["color"]]
-        np.testing.assert_allclose(marks.get_ydata(), 100 * trained.error[trained.arrangement == name])
-        assert marks.get_marker() == look["marker"] and np.ptp(np.log(marks.get_xdata())) < 0.1
-
-
-def test_scores_grow_beside_the_root_of_their_dimension():
-    x, y = curve(world.drawn("statement_score_scale").axes[0], "$\\sqrt{d_k}$").get_data()
-    np.testing.assert_allclose(y**2, x)
-    assert [*x] == [4, 8, 32]
-
-
 @pytest.mark.parametrize(
     ("name", "title"),
     [
-        ("statement_fusion", "lines are means over 2 seeds"),
         ("statement_placement", "means over 2 to 3 seeds"),
-        ("statement_batch_dependence", "means over 3 seeds"),
-        ("statement_score_scale", "means over 2 seeds"),
         ("heads_by_width", "means over 3 seeds"),
     ],
 )

@@ -96,10 +96,8 @@ def make(folder: Path) -> World:
     for name in names:
         with files.atomic_write(folder / f"figures/{name}.png") as path:
             path.write_bytes(png(1200 if name == "claims_forest" else 700, 400))
-    durations = folder / "tables/durations.csv"
-    files.write_text(durations, "rule,jobs,wall_minutes,largest_memory_mb\ntrain,7,90.0,512.0\n")
     plan = {"settings": settings(), "options": OPTIONS, "tables": [*frames], "figures": names}
-    inputs = {name: folder / f"parquet/{name}.parquet" for name in frames} | {"durations": durations}
+    inputs = {name: folder / f"parquet/{name}.parquet" for name in frames}
     inputs["figures"] = [folder / f"figures/{name}.png" for name in names]
     report.write(plan, inputs, folder / "report.html", folder / "findings.html")
     return World(folder, plan, inputs, (folder / "report.html").read_text(encoding="utf-8"))

@@ -82,9 +82,6 @@ def test_numbers_are_to_the_right_of_texts_and_wide_tables_dense():
         (typography.estimate(2.0, -np.inf, 3.0, ".0f"), "≤ 2"),
         (typography.estimate(2.0, -np.inf, np.inf, ".0f"), "–"),
         (typography.estimate(np.nan, 1.0, 2.0, ".0f"), "–"),
-        (typography.duration(2.0), "2 min"),
-        (typography.duration(119.4), "119 min"),
-        (typography.duration(119.6), "2 h 00 min"),
     ],
 )
 def test_numbers_at_the_ends_of_their_forms(written, expected):

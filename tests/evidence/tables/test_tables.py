@@ -41,7 +41,7 @@ PAIRS_NEEDED = {"ceilings", "ceilings_by_token"}
 """Tables of ceilings, of which the kept reproduction has the counts without the pairs behind them."""
 
 
-@pytest.mark.parametrize("name", sorted({*shown.TABLES} - {"durations"}))
+@pytest.mark.parametrize("name", sorted(shown.TABLES))
 def test_the_code_makes_of_the_kept_tables_what_is_recomputed_and_what_readers_have(name, monkeypatch):
     """If the text alone is another one, it is of older code: snakemake --cores all published_figures"""
     monkeypatch.setattr(legends, "_SCALED", {})
@@ -70,7 +70,7 @@ def test_sentences_are_marked_where_their_tokens_are_unselectable(contexts):
 
 @pytest.mark.parametrize(
     "table",
-    [t for t in shown.TABLES.values() if {*t.inputs} - {"majority_metrics", "claims", "durations"}],
+    [t for t in shown.TABLES.values() if {*t.inputs} - {"majority_metrics", "claims"}],
     ids=lambda table: table.name,
 )
 def test_a_reproduction_without_the_rows_says_so(table):
@@ -111,11 +111,6 @@ losses_by_rate | runs > 0 | diverged | diverged
 losses_by_rate | runs > 0 | learnt to attend | learnt
 losses_by_rate | runs > 0 | training loss | train_loss
 losses_by_rate | runs > 0 | validation loss | valid_loss, valid_loss_low, valid_loss_high
-pilot | steps > 0 | LayerNorm | valid_loss
-pilot | steps > 0 | projection only | projection_loss
-pilot | steps > 0 | no attention | no_attention_loss
-pilot | steps > 0 | attention is worth | @worth
-pilot | steps > 0 | CPU seconds a run | cpu_seconds
 table_3 | occurrences >= 10 * 2 * 2 | occurrences × layers × seeds | occurrences
 table_3 | occurrences >= 10 * 2 * 2 | unselectable, untrained (%) | initial_percent
 table_3 | occurrences >= 10 * 2 * 2 | unselectable, trained (%) | final_percent

@@ -1,6 +1,5 @@
 """Numbers of the language models: losses over seeds, baselines, shares of unselectable keys, tokens and sentences."""
 
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -162,27 +161,6 @@ def losses_by_rate(metrics: pd.DataFrame, share: float) -> pd.DataFrame:
             rows.append((model, steps, variant, rate, *counts, sound.train_loss.mean(), *valid))
     columns = ["model", "steps", "variant", "base_learning_rate", "runs", "diverged", "learnt", "train_loss"]
     return pd.DataFrame(rows, columns=[*columns, "valid_loss", "valid_loss_low", "valid_loss_high"])
-
-
-def pilot() -> pd.DataFrame:
-    """The pilot by which the settings of gpt_bytes were chosen: by how much attention lowers the loss, and run times.
-
-    A row for each setting, of the runs in pilot_gpt_bytes.csv. Columns d_model, heads, layers, context_length,
-    batch_size, learning_rate, steps, seeds and valid_loss (of layernorm), projection_loss, no_attention_loss,
-    unigram_loss, worth_of_attention (no_attention_loss - valid_loss) and cpu_seconds (of a run of layernorm). Losses
-    are means over seeds, in nats per token, NaN if not measured. Settings where attention is worth most come first.
-    """
-    runs = pd.read_csv(Path(__file__).parent / "pilot_gpt_bytes.csv")
-    setting = ["d_model", "heads", "layers", "context_length", "batch_size", "learning_rate", "steps"]
-    losses = runs.groupby([*setting, "variant"]).valid_loss.mean().unstack("variant")
-    of_layernorm = runs[runs.variant == "layernorm"].groupby(setting)
-    table = losses[["layernorm", "projection", NO_ATTENTION_VARIANT, "unigram"]].add_suffix("_loss")
-    table = table.rename(columns={"layernorm_loss": "valid_loss"}).rename_axis(columns=None)
-    table["worth_of_attention"] = table.no_attention_loss - table.valid_loss
-    table["cpu_seconds"] = of_layernorm.cpu_seconds.mean()
-    table.insert(0, "seeds", of_layernorm.seed.nunique())
-    table = table.reset_index()
-    return table.sort_values(["worth_of_attention", "valid_loss"], ascending=[False, True], ignore_index=True)
 
 
 def unselectable_shares(keys: pd.DataFrame, causal: bool = False, **where: str) -> pd.DataFrame:

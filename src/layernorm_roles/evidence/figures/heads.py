@@ -109,7 +109,7 @@ def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
         axes.set_xlabel("width of a head, d_head")
     above[0].set_ylabel("unselectable keys (%)")
     below[0].set_ylabel("keys that can get it (%)")
-    title = style.means_over([*shares.seeds, *reach.seeds])
+    title = f"means over {style.number_of([*shares.seeds, *reach.seeds], 'seed')}"
     style.legend_below(figure, entries, columns=3, title=title)
     return figure
 

@@ -1,7 +1,6 @@
-"""Losses of the language models against the optimiser steps (the paper's Figure 4) and the learning rate."""
+"""Losses of the language models against the optimiser steps (the paper's Figure 4)."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -9,8 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from layernorm_roles.evidence.analysis.language_model import ends as last_rows
-from layernorm_roles.evidence.analysis.language_model import losses_without_attention, of_single_points
+from layernorm_roles.evidence.analysis.language_model import of_single_points
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.legends import PAPER_MODEL
@@ -117,73 +115,3 @@ def loss_and_differences(panels: Iterable[Axes], runs: pd.DataFrame, column: str
         right.annotate(text, (0.98, 0.98 - 0.1 * number), color=looks[name]["color"], **place)
     right.set(title="difference from LayerNorm, equal seeds", ylabel="loss − LayerNorm's\n(nats per token)")
     right.set_ylim(low, high)
-
-
-# Learning rates and lengths of training
-
-BARE = style.looks_of([NO_ATTENTION_VARIANT], lw=1.0)[NO_ATTENTION_VARIANT]
-DIVERGED = dict(label="diverged runs", color=style.GREY, marker="x", ms=4.5, mew=1.2, ls="")
-LARGEST = dict(label="largest rate at which no run diverges", mec=style.GREY, **style.RING)
-"""Looks of the line at the best loss without attention, the mark of diverged runs at the top of the axes, and the ring
-around the largest rate without such runs; in the axes the two marks have the colour of their variant."""
-
-MODELS = {"gpt_rates": "model of words", "bytes_rates": "model of bytes"}
-"""What titles call the models of config.yaml that are trained at several rates."""
-
-MAY_DIFFER = {"learning_rate", "seeds", "evaluate_every", "checkpoint_every"}
-"""Settings in which models may differ and still share a panel of losses by learning rate."""
-
-
-def alike(settings: Mapping[str, Mapping[str, Any]], models: Iterable[str]) -> dict[str, list[str]]:
-    """Return groups of models whose settings are equal but for MAY_DIFFER, by the name of the first model of each."""
-    panels: dict[str, list[str]] = {}
-    for name in models:
-        of_runs = repr(sorted((key, value) for key, value in settings[name].items() if key not in MAY_DIFFER))
-        panels.setdefault(of_runs, []).append(name)
-    return {names[0]: names for names in panels.values()}
-
-
-def by_rate(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
-    """Draw the validation loss at the last step by the learning rate: a curve a variant.
-
-    metrics: table language_model_metrics, of which models with several learning rates are drawn, of several numbers of
-    steps that with most rates; `settings` are the section language_model. Points are the runs that did not diverge,
-    lines their means.
-    """
-    rates = metrics.groupby("model", sort=False).base_learning_rate.nunique()
-    panels = alike(settings, rates.index[rates > 1])
-    models = [model for together in panels.values() for model in together]
-    runs = metrics[metrics.model.isin(models)]
-    width, columns = (style.PAGE, 3) if len(panels) > 1 else (0.62 * style.PAGE, 2)
-    figure, (row,) = plt.subplots(1, len(panels), figsize=(width, 3.2), squeeze=False)
-    looks = style.looks_of(set(runs.variant) - {NO_ATTENTION_VARIANT}, lw=1.2)
-    for axes, (title, together) in zip(row, panels.items(), strict=True):
-        ends = pd.concat([last_rows(runs, model) for model in together])
-        ends = ends[ends.steps == ends.groupby("steps").base_learning_rate.nunique().iloc[::-1].idxmax()]
-        finite = ends.valid_loss[np.isfinite(ends.valid_loss)]
-        top = finite.max() + 0.12 * np.ptp(finite) + 0.01 if len(finite) else 1.0
-        if len(bare := losses_without_attention(metrics, together[0])):
-            axes.axhline(bare.mean(), zorder=0, **BARE)
-        for variant, look in style.apart(looks, 10**0.02).items():
-            _loss_by_rate(axes, ends[ends.variant == variant], look, top)
-        style.rates(axes, ends.base_learning_rate)
-        axes.set(title=f"{MODELS.get(title, title)}, {ends.steps.max():,} steps", ylim=(None, top))
-    row[0].set_ylabel("validation loss at the last step\n(nats per token)")
-    style.legend_below(figure, style.counted(looks, runs), columns, further=[BARE, LARGEST, DIVERGED])
-    return figure
-
-
-def _loss_by_rate(axes: Axes, ends: pd.DataFrame, look: style.Look, top: float) -> None:
-    """Draw one variant's final losses by the rate, with marks at height `top` for rates at which runs diverged."""
-    finite, shift, colour = ends[np.isfinite(ends.valid_loss)], look["shift"], look["color"]
-    rates = set(ends.base_learning_rate)
-    lost = rates & set(ends.base_learning_rate[np.isinf(ends.valid_loss)])
-    if len(finite):
-        curve = style.line(axes, finite, "base_learning_rate", "valid_loss", spread="bars", **look)
-        dots = dict(marker=".", ls="", ms=4, alpha=0.5, color=colour)
-        axes.plot(finite.base_learning_rate * shift, finite.valid_loss, **dots)
-        if rates - lost:
-            largest = max(rates - lost) * shift
-            axes.plot(largest, curve["mean"][largest], **LARGEST | dict(mec=colour))
-    for rate in sorted(lost):
-        axes.plot(rate * shift, top, clip_on=False, zorder=5, **DIVERGED | dict(color=colour))

@@ -1,18 +1,12 @@
-"""How often Gaussian keys are unselectable after each norm (the paper's Figures 1c and 1d and their companions)."""
+"""How often Gaussian keys are unselectable: after each norm (the paper's Figures 1c and 1d), and by their dimension."""
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 
-from layernorm_roles.evidence.analysis.random_keys import z_scores
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.legends import label, legend_order
-
-CONTOURS = (0.001, 0.01, 0.1, 0.25, 0.5, 0.75)
-"""Shares of unselectable keys at which the exact expectation is drawn as a line."""
 
 SHARE_COLOURS = ("#56B4E9", style.BLUE, "#002F5F")
 """Colours of lines for the shares of keys that are unselectable, from the smallest share to the largest."""
@@ -31,7 +25,11 @@ def share(cells: pd.DataFrame, norm: str) -> Figure:
     """
     part = cells[cells.norm == norm]
     figure, axes = plt.subplots(figsize=(style.COLUMN, 2.4))
-    mesh = _heat(axes, part, "any_unselectable")
+    grid = part.pivot(index="d", columns="n", values="any_unselectable")
+    look = dict(cmap="rocket_r", vmin=0, vmax=1, shading="nearest", rasterized=True)
+    mesh = axes.pcolormesh(grid.columns, grid.index, grid.to_numpy(), **look)
+    axes.set(xlabel="keys n", ylabel="dimension d")
+    axes.yaxis.get_major_locator().set_params(integer=True)
     axes.set_title("\n".join([label(norm), *_notes(part)]), loc="left", fontsize=7)
     figure.colorbar(mesh, ax=axes, label="share of matrices with\nan unselectable key", shrink=0.9)
     none = [name for name in legend_order(cells.norm) if not cells.any_unselectable[cells.norm == name].any()]
@@ -49,56 +47,6 @@ def _notes(part: pd.DataFrame) -> list[str]:
     if borderline := part.n_borderline.sum():
         notes.append(f"{borderline} of {(part.n * part.matrices).sum():,} keys borderline")
     return notes
-
-
-def exact(cells: pd.DataFrame) -> Figure:
-    """Draw the simulated share of unselectable keys, with contours of the exact one, by number n and dimension d.
-
-    cells: table random_keys; a panel for each norm with an exact expectation. Its title has mean and standard deviation
-    of `analysis.random_keys.z_scores`, simulated minus exact in standard errors, where enough keys are expected.
-    """
-    scored = z_scores(cells)
-    shown = legend_order(scored.norm[scored.expected_unselectable > 0])
-    if not shown:
-        return style.note(
-            "The exact expectation is 0 for every norm, n and d: no key lies in the hull of so few others."
-        )
-    width = style.PAGE if len(shown) > 1 else style.COLUMN
-    figure, (panels,) = plt.subplots(1, len(shown), figsize=(width, 2.5), squeeze=False)
-    for axes, norm in zip(panels, shown, strict=True):
-        part = scored[scored.norm == norm]
-        mesh = _heat(axes, part.assign(simulated=part.mean_unselectable / part.n), "simulated")
-        _contours(axes, part.assign(exact=part.expected_unselectable / part.n))
-        z, title = part.z[part.comparable].dropna(), f"{label(norm)}: simulated, lines exact"
-        if len(z) > 1:
-            title += f"\nz of {len(z)} cells: mean {z.mean():.2f}, s.d. {z.std():.2f}".replace("-", "−")
-        axes.set_title(title, loc="left")
-    figure.colorbar(mesh, ax=panels, label="share of keys\nunselectable")
-    return figure
-
-
-def _heat(axes: Axes, part: pd.DataFrame, column: str) -> ScalarMappable:
-    """Draw a column of table random_keys, which has shares, as a heat map over n and d."""
-    grid = part.pivot(index="d", columns="n", values=column)
-    look = dict(cmap="rocket_r", vmin=0, vmax=1, shading="nearest", rasterized=True)
-    mesh = axes.pcolormesh(grid.columns, grid.index, grid.to_numpy(), **look)
-    axes.set(xlabel="keys n", ylabel="dimension d")
-    axes.yaxis.get_major_locator().set_params(integer=True)
-    return mesh
-
-
-def _contours(axes: Axes, part: pd.DataFrame) -> None:
-    """Draw lines of equal value of the column `exact` over n and d; none where there is a single n or d."""
-    grid = part.pivot(index="d", columns="n", values="exact")
-    # Between whole n and d the exact share is interpolated on a log scale, where it is nearly straight.
-    height = np.log10(np.maximum(grid.to_numpy(), 1e-12))
-    levels = [np.log10(level) for level in CONTOURS if height.min() < np.log10(level) < height.max()]
-    if min(height.shape) < 2 or not levels:
-        return
-    tones = ["white" if level > np.log10(0.3) else "0.15" for level in levels]
-    look = dict(levels=levels, colors=tones, linewidths=0.8, linestyles="solid")
-    lines = axes.contour(grid.columns, grid.index, height, **look)
-    axes.clabel(lines, fmt=lambda value: f"{10**value:g}", fontsize=6)
 
 
 # The law of widths

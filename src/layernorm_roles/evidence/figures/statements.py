@@ -1,4 +1,4 @@
-"""The experiments on what other documents say about LayerNorm: a figure for each of them."""
+"""What other documents say about the geometry of LayerNorm and where it stands: a figure for each."""
 
 from itertools import product
 
@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure, FigureBase
-from matplotlib.ticker import LogFormatterSciNotation, NullFormatter, PercentFormatter
+from matplotlib.ticker import LogFormatterSciNotation
 
 from layernorm_roles.evidence.analysis.statements import final_losses, position_accuracies
 from layernorm_roles.evidence.figures import style
@@ -86,41 +86,6 @@ def _clouds(figure: FigureBase, cloud: pd.DataFrame) -> None:
     style.legend_below(figure, [ONES, PLANE], columns=2)
 
 
-# Fusion
-
-ARRANGEMENTS = {
-    "plain": dict(label="nothing between", color="#7F7F7F", marker="o", ms=3.5),
-    "norm": dict(label="LayerNorm", color=style.BLUE, marker="s", ms=3.5),
-    "residual": dict(label="residual", color=style.ORANGE, marker="^", ms=3.5, lw=2.2),
-    "residual_norm": dict(label="residual and LayerNorm", color=style.GREEN, marker="D", ms=3.5, ls="--"),
-}
-"""Looks of curves by what stands between W_O and W_1; the wide and the dashed line coincide and show both."""
-
-TRAINED_LAYER = dict(label="trained, one layer and seed", marker="o", ms=3.5, ls="", mfc="none", mew=0.7)
-TRAINED_LAYER |= dict(mec=style.GREY)
-"""Look of the mark of one layer of a trained model, whose form and edge are those of its arrangement's curve."""
-
-
-def fusion(table: pd.DataFrame) -> Figure:
-    """Draw what the best single matrix in place of W_O and W_1 misses, by the stream's width, from table fusion."""
-    figure, axes = plt.subplots(figsize=(style.PAGE, 2.9))
-    table = table.assign(percent=100 * table.error)
-    random, trained = table[table.source == "random"], table[table.source != "random"]
-    style.lines(axes, random, "arrangement", ARRANGEMENTS, "d", "percent")
-    for name, rows in trained.groupby("arrangement"):
-        apart = 1 + 0.08 * (rows.layer - rows.layer.mean())
-        look = dict(marker=ARRANGEMENTS[name]["marker"], mec=ARRANGEMENTS[name]["color"])
-        axes.plot(rows.d * apart, rows.percent, **TRAINED_LAYER | look)
-    axes.set(xscale="log", xlabel="width of the stream, d_model")
-    axes.set_yscale("symlog", linthresh=0.1)
-    axes.set(ylim=(-0.01, 110), ylabel="variance missed\nby the best map (%)")
-    axes.set_yticks([0, 0.1, 1, 10, 100], ["0", "0.1", "1", "10", "100"])
-    style.ticks_at(axes, table.d)
-    title = f"lines are {style.means_over([random.seed.nunique()])}"
-    style.legend_below(figure, ARRANGEMENTS.values(), columns=5, further=[TRAINED_LAYER], title=title)
-    return figure
-
-
 # Placement
 
 PLACES = {
@@ -179,74 +144,6 @@ def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame)
         axes.set(title=title, xlabel="before layer", ylim=(0, 103), xticks=sorted(shares.layer.unique()))
     probed[0].set_ylabel("tokens whose position\na probe names (%)")
     entries = [*PLACES.values(), *style.each(RESIDUAL, color=style.GREY).values(), GUESSING]
-    title = style.means_over([table.seed.nunique() for table in (losses, first, shares)])
-    style.legend_below(below, entries, columns=3, title=title)
-    return figure
-
-
-# Dependence on the batch
-
-NORMS = {
-    "layernorm": dict(label="LayerNorm", color=style.BLUE, marker="o", ms=3),
-    "batchnorm": dict(label="BatchNorm", color=style.VERMILION, marker="o", ms=3),
-}
-"""Looks of LayerNorm and BatchNorm, by their names in table batch_dependence."""
-
-
-def batch_dependence(table: pd.DataFrame) -> Figure:
-    """Draw how far a token's output changes with its batch's other sequences and padding, from batch_dependence."""
-    figure, panels = plt.subplots(1, 2, figsize=(style.PAGE, 2.4))
-    for axes, effect, x in zip(panels, ("others", "padding"), ("batch_size", "padding"), strict=True):
-        # Padding has one value a seed and share, the mean over batch sizes, which hardly matter there.
-        part = table[table.effect == effect].groupby(["norm", x, "seed"], as_index=False).change.mean()
-        style.lines(axes, part, "norm", NORMS, x, "change")
-    others, padding = panels
-    others.set(title="other sequences drawn anew", xlabel="sequences in the batch", xscale="log")
-    others.set_ylabel("change of a token's output\n(size of the output is 1)")
-    style.ticks_at(others, table.batch_size[table.effect == "others"])
-    padding.set(title="padding after sequences", xlabel="share of padding")
-    padding.set_xticks(sorted(table.padding[table.effect == "padding"].unique()))
-    padding.xaxis.set_major_formatter(PercentFormatter(1))
-    style.legend_below(figure, NORMS.values(), columns=2, title=style.means_over([table.seed.nunique()]))
-    return figure
-
-
-# Scale of the scores
-
-DIVIDED = {
-    False: dict(label="not divided", color=style.VERMILION, marker="o", ms=3),
-    True: dict(label="divided by $\\sqrt{d_k}$", color=style.BLUE, marker="o", ms=3),
-}
-"""Looks of attention scores that are not divided by sqrt(d_k), and of those that are."""
-
-SCORES = {
-    "score_std": ("scores", "standard deviation"),
-    "entropy_share": ("entropy of attention", "share of its maximum ln n"),
-    "gradient": ("softmax's Jacobian", "trace"),
-}
-"""Title and label of the y axis for each column of score_scale that is drawn."""
-
-ROOT = dict(label="$\\sqrt{d_k}$", color="#333333", lw=0.7, ls=":")
-
-
-def score_scale(table: pd.DataFrame) -> Figure:
-    """Draw spread of the scores, entropy of attention and trace of the softmax's Jacobian against d_k.
-
-    table: score_scale, of which queries and keys of mean 0 are drawn.
-    """
-    figure, panels = plt.subplots(1, 3, figsize=(style.PAGE, 2.5))
-    normal = table[table.source == "normal"]
-    d_k = np.array(sorted(normal.d_k.unique()))
-    for axes, (column, (title, label)) in zip(panels, SCORES.items(), strict=True):
-        style.lines(axes, normal, "divided", DIVIDED, "d_k", column)
-        axes.set(xscale="log", title=title, ylabel=label)
-        axes.set_xlabel("dimension of queries and keys, $d_k$", fontsize=7)
-        style.ticks_at(axes, [d for d in (2, 8, 32, 128, 512) if d_k[0] <= d <= d_k[-1]])
-    panels[0].plot(d_k, np.sqrt(d_k), **ROOT)
-    panels[0].set_yscale("log")
-    panels[0].yaxis.set_minor_formatter(NullFormatter())
-    for axes in panels[1:]:
-        axes.set_ylim(0, 1.02)
-    title = style.means_over([normal.seed.nunique()])
-    style.legend_below(figure, [*DIVIDED.values(), ROOT], columns=3, title=title)
+    seeds = style.number_of([table.seed.nunique() for table in (losses, first, shares)], "seed")
+    style.legend_below(below, entries, columns=3, title=f"means over {seeds}")
     return figure

@@ -38,8 +38,7 @@ SPARE_COLOURS = ("#B8A800", "#117733", "#AA4499", "#88CCEE", "#6699CC", "#999933
 """Colours of variants that are not built in, in the alphabetical order of their names; after the last the first."""
 
 PAPER_MARK = dict(ls="", marker="D", ms=4.5, mfc="white", mew=1.1)
-RING = dict(ls="", marker="o", ms=9, mfc="none", mew=1.1)
-"""Looks of the mark of a value that the paper reports, and of a ring around a point of a curve, without `mec`."""
+"""Look of the mark of a value that the paper reports, without `mec`."""
 
 LEAST_FOR_BAND = 5
 """Least number of seeds for which a curve has a band for its interval; that of fewer would hide the other curves."""
@@ -242,11 +241,6 @@ def counted(looks: Looks, runs: pd.DataFrame) -> list[dict[str, Any]]:
     return [{**looks[name], "label": f"{looks[name]['label']}, {seeds}"} for name, seeds in numbers.items()]
 
 
-def means_over(seeds: Collection[SupportsInt]) -> str:
-    """Return for example "means over 3 seeds", from the numbers of seeds behind several means."""
-    return f"means over {number_of(seeds, 'seed')}"
-
-
 def legend_below(
     figure: FigureBase, looks: Iterable[Look], columns: int, further: Iterable[Look] = (), title: str = ""
 ) -> None:
@@ -276,13 +270,6 @@ def differences(runs: pd.DataFrame, base: str, column: str, *index: str) -> pd.D
     wide = runs.pivot(index=[*index], columns="variant", values=column)
     beyond = wide.drop(columns=base).sub(wide[base], axis=0).reset_index()
     return beyond.melt([*index], value_name="difference").dropna()
-
-
-def note(text: str) -> Figure:
-    """Return a figure that says in a sentence why there is nothing to draw."""
-    figure = plt.figure(figsize=(PAGE, 0.6))
-    figure.text(0.5, 0.5, text, ha="center", va="center")
-    return figure
 
 
 def png(figure: Figure) -> bytes:

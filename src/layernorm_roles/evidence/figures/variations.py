@@ -146,7 +146,7 @@ def _with_several(metrics: pd.DataFrame, setting: str) -> pd.DataFrame:
 # Learning rates
 
 _OPEN = dict(mec=style.GREY, mfc="white", mew=1.0, ls="")
-BEST = dict(label="lowest final test loss", mec=style.GREY, **style.RING)
+BEST = dict(label="lowest final test loss", mec=style.GREY, marker="o", ms=9, mfc="none", mew=1.1, ls="")
 BOUND = dict(label="lower bound", marker="^", ms=5, **_OPEN)
 DIVERGED = dict(label="mean with diverged runs, each 0", marker="X", ms=6, **_OPEN)
 """Looks of three marks: the ring around a best rate, a mean of steps of which some runs ended too early, and a mean

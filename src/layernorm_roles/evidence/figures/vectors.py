@@ -42,7 +42,11 @@ def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Fi
     trained = vectors[(vectors.experiment == experiment) & (vectors.checkpoint == "final")]
     chosen = trained[trained.variant == variant]
     if chosen.empty:
-        return style.note("Every run has diverged: there is no trained model to draw.")
+        figure = plt.figure(figsize=(style.PAGE, 0.6))
+        figure.text(
+            0.5, 0.5, "Every run has diverged: there is no trained model to draw.", ha="center", va="center"
+        )
+        return figure
     colour = style.looks_of([variant])[variant]["color"]
     figure = plt.figure(figsize=(style.COLUMN, 3.5))
     grid = figure.add_gridspec(2, 1, height_ratios=[1, 0.13])

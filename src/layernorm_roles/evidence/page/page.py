@@ -1,6 +1,5 @@
 """The pages report.html, every verdict with its evidence and provenance, and findings.html, the results in short."""
 
-import io
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,9 +34,8 @@ def write(plan: Mapping[str, Any], inputs: Inputs, out_report: str | Path, out_f
     `plan` has the reproduction's `settings`; `tables` and `figures`, the names of what the pages may show; `options`,
     what a snakemake command needs after its targets to mean this reproduction; and perhaps `kept`, the verdicts of
     results/published/ by claim, which stand beside claims that this one did not run. `inputs` has the path of each
-    of the tables by its name, claims among them; under "figures" the PNG files, which have to lie in the folder
-    figures/ beside the pages, since these link to them there; and under "durations" a CSV file of the time that each
-    rule's jobs took, if there is one.
+    of the tables by its name, claims among them, and under "figures" those of the PNG files, which have to lie in the
+    folder figures/ beside the pages, since these link to them there.
     """
     evidence, templates = _Evidence(Path(out_report).parent.name, plan, inputs), environment()
     pages = {"report": (out_report, evidence.report()), "findings": (out_findings, evidence.findings())}
@@ -74,7 +72,7 @@ class _Evidence:
     """What the templates show of the reproduction called `name`; `write` says what `plan` and `inputs` have."""
 
     def __init__(self, name: str, plan: Mapping[str, Any], inputs: Inputs) -> None:
-        self.name, self.options, self.durations = name, plan["options"], inputs.get("durations")
+        self.name, self.options = name, plan["options"]
         self.tables = {table: Path(inputs[table]) for table in plan["tables"]}
         pictures = {path.stem: path for path in map(Path, inputs["figures"])}
         self.pictures = {figure: pictures[figure] for figure in plan["figures"]}
@@ -109,7 +107,6 @@ class _Evidence:
             "parts": [self._part(part) for part in sections.TEXTS["parts"]],
             "provenance": [sections.provenance(self.provenance)],
             "configs": sections.configurations(self.provenance),
-            "durations": self._durations(),
         }
 
     def findings(self) -> dict[str, Any]:
@@ -133,12 +130,6 @@ class _Evidence:
             "effects": findings.effects(self.claims),
             "pictures": pictures,
         }
-
-    def _durations(self) -> list[readable.Part]:
-        if self.durations is None:
-            return []
-        frame = pd.read_csv(io.BytesIO(files.read_bytes(self.durations)))
-        return readable.make(shown.TABLES["durations"], {"durations": frame}).parts
 
     def _tally(self) -> list[tuple[str, int]]:
         counts = Counter(each.row.verdict for each in self.claims.values())

@@ -55,10 +55,7 @@ def publish(plan: Mapping[str, Any], run: str | Path, kept: str | Path) -> None:
 def _show(plan: Mapping[str, Any], folder: Path) -> None:
     """Write the pages and the tables of verdicts of the reproduction in `folder` as those of the kept one."""
     inputs = {name: folder / f"parquet/{name}.parquet" for name in plan["tables"]}
-    inputs |= {
-        "figures": [folder / f"figures/{name}.png" for name in plan["figures"]],
-        "durations": folder / "tables/durations.csv",
-    }
+    inputs["figures"] = [folder / f"figures/{name}.png" for name in plan["figures"]]
     # No options are needed to mean the kept reproduction, and beside its verdicts stand no older ones.
     shown = {**plan, "options": "", "kept": {}, "groups": ["verdicts"]}
     tables = [folder / name for name in plan["files"] if name.startswith("tables/claims.")]

@@ -1,4 +1,4 @@
-"""The language models: Tables 1 to 4 on the keys that no query selects, baselines of the losses, and the pilot."""
+"""The language models: Tables 1 to 4 on the keys that no query selects, and baselines of the losses."""
 
 from collections.abc import Mapping, Sequence
 
@@ -129,7 +129,16 @@ def heads(keys: pd.DataFrame) -> Readable:
 def baselines(metrics: pd.DataFrame) -> Readable:
     """Return the final validation losses of all language models beside two baselines, from language_model_metrics."""
     frame = language_model.baselines(metrics)
-    cells = {"model": "{.model}", **NORM, "seeds": "{.seeds}", **BASELINES}
+    cells = {
+        "model": "{.model}",
+        **NORM,
+        "seeds": "{.seeds}",
+        "validation loss": _loss("valid_loss"),
+        "unigram": _loss("unigram_loss"),
+        "no attention": _loss("no_attention_loss"),
+        "below unigram by": _loss("gain_over_unigram"),
+        "attention is worth": _loss("worth_of_attention"),
+    }
     return Readable(frame, [grid(frame, cells, texts=2)])
 
 
@@ -141,16 +150,6 @@ def _loss(column: str) -> Cell:
         return estimate(getattr(row, column), *ends, ".3f")
 
     return cell
-
-
-BASELINES = {
-    "validation loss": _loss("valid_loss"),
-    "unigram": _loss("unigram_loss"),
-    "no attention": _loss("no_attention_loss"),
-    "below unigram by": _loss("gain_over_unigram"),
-    "attention is worth": _loss("worth_of_attention"),
-}
-"""How the cells of losses and of their differences are made, by their headings."""
 
 
 def losses_by_rate(metrics: pd.DataFrame) -> Readable:
@@ -175,21 +174,6 @@ def losses_by_rate(metrics: pd.DataFrame) -> Readable:
         "have not is a mean of two humps."
     )
     return Readable(frame, [grid(frame, cells, texts=2), note])
-
-
-def pilot() -> Readable:
-    """Return by how much attention lowered the loss in trials of settings for gpt_bytes, and what a training cost."""
-    frame = language_model.pilot()
-    settings = ["heads", "layers", "context_length", "batch_size", "learning_rate", "steps", "seeds"]
-    cells = {
-        "d_model": "{.d_model:,g}",
-        **{name.replace("_", " "): f"{{.{name}:,g}}" for name in settings},
-        "LayerNorm": _loss("valid_loss"),
-        "projection only": _loss("projection_loss"),
-        **{name: BASELINES[name] for name in ("no attention", "unigram", "attention is worth")},
-        "CPU seconds a run": "{.cpu_seconds:,.0f}",
-    }
-    return Readable(frame, [grid(frame, cells, texts=0)])
 
 
 def shares_by_layer(

@@ -76,20 +76,6 @@ def measured(mean: float, low: float, high: float, unit: str = "") -> str:
     return " ".join(filter(None, (with_unit(mean, unit), interval(low, high))))
 
 
-def duration(minutes: float) -> str:
-    """Return minutes as text in seconds, minutes or hours, whichever a reader would choose; empty for NaN.
-
-    >>> duration(1.5), duration(64.37), duration(150.2)
-    ('90.0 s', '64 min', '2 h 30 min')
-    """
-    if pd.isna(minutes):
-        return ""
-    if minutes < 2:
-        return f"{60 * minutes:.1f} s"
-    rounded = round(minutes)
-    return f"{rounded} min" if rounded < 120 else f"{rounded // 60} h {rounded % 60:02d} min"
-
-
 def typeset(text: str | float | None) -> str:
     """Return `text` with true minus signs, powers of ten and apostrophes; empty for NaN or None.
 
