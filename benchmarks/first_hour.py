@@ -1,6 +1,6 @@
 """The first hour of a kind of card that has not run this code: does it compute rightly, and how fast?
 
-    python benchmarks/first_hour.py [--steps 500] [--only tests operators ...]
+    python benchmarks/first_hour.py [--steps 500] [--only tests speed ...]
 
 The steps below run in their order, each in a process of its own, and each prints what it finds. A step that fails does
 not stop those after it. At the end there is a table of all; the exit status is 1 if one has failed.
@@ -35,21 +35,6 @@ def run(*command: str | Path) -> str:
 def tests(steps: int) -> None:
     """The tests that need a card."""
     run(sys.executable, "-m", "pytest", "-q", "-m", "gpu", "--no-header", "--durations=0")
-
-
-def operators(steps: int) -> None:
-    """Attention, the loss and LayerNorm of four models against float64 on the card."""
-    from layernorm_roles.gpu.agreement import operator_difference
-    from layernorm_roles.language_model.operators import operators
-
-    found = []
-    for name in MODELS:
-        settings, place, *_ = gpu.trainer(*name.split("/"))
-        each = operators(settings, gpu.SETTINGS.text[settings.text].entries)
-        faults = [operator_difference(operator, place.name) for operator in each]
-        print(f"{name}: {'; '.join(filter(None, faults)) or f'{len(each)} operators agree'}")
-        found += filter(None, faults)
-    sys.exit(bool(found))
 
 
 def speed(steps: int) -> None:
@@ -162,9 +147,7 @@ def together(steps: int) -> None:
         subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", text=True)
 
 
-STEPS = {
-    step.__name__: step for step in (tests, operators, speed, dropout, devices, profile, attention, together)
-}
+STEPS = {step.__name__: step for step in (tests, speed, dropout, devices, profile, attention, together)}
 
 
 def main() -> None:

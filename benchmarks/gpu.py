@@ -70,11 +70,9 @@ def trainer(model: str, variant: str):
 def measure(name: str, steps: int) -> None:
     """Print the milliseconds of a training step of a model, given as model/variant, and what its metadata say of it."""
     from layernorm_roles.gpu.agreement import derivatives
-    from layernorm_roles.language_model.operators import operators
     from layernorm_roles.language_model.train import train
 
     settings, gpu, task, build = trainer(*name.split("/"))
-    gpu.check(operators(settings, SETTINGS.text[settings.text].entries), name)
     compared = build()
     gpu.compare(lambda device: derivatives(compared, task.validation[0], device), name)
 

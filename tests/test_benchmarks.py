@@ -21,7 +21,7 @@ ON_CPU = {
     "selectability.py": "--quick",
 }
 ON_GPU = {
-    "first_hour.py": "--only operators attention",
+    "first_hour.py": "--only speed attention",
     "gpu.py": "--steps 1 --together 1 --only gpt_bytes/layernorm",
 }
 NEEDS_GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")]
@@ -42,7 +42,7 @@ def test_a_script_ends_well_and_prints_its_tables(script):
 
 
 def test_the_scripts_for_a_gpu_call_what_there_is(monkeypatch):
-    """On the CPU in its place: a training, the operators, and a norm that the preset defines."""
+    """On the CPU in its place: a training, and a norm that the preset defines."""
 
     class InItsPlace(device.Device):
         def compare(self, derivatives, title):
@@ -50,11 +50,7 @@ def test_the_scripts_for_a_gpu_call_what_there_is(monkeypatch):
 
     monkeypatch.syspath_prepend(BENCHMARKS)
     monkeypatch.setattr(device, "open_device", lambda *_: InItsPlace())
-    import first_hour
     import gpu
 
     gpu.measure("gpt_bytes/layernorm", 1)
     gpu.trainer("gpt_paper_rate", "layernorm_03")[-1]()
-    monkeypatch.setattr(first_hour, "MODELS", ("gpt_bytes/layernorm",))
-    with pytest.raises(SystemExit, match="False"):
-        first_hour.operators(1)

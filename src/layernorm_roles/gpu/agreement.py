@@ -1,6 +1,5 @@
-"""Checks before training that a GPU computes correctly: a batch's loss and gradients, and single operators."""
+"""The check before training that a GPU computes what the CPU computes: the loss of a batch and its gradients."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 TOLERANCE = 1e-4
-"""Largest relative difference that is accepted between a number and its reference (CPU, or float64)."""
+"""Largest relative difference that is accepted between a number and its reference on the CPU."""
 SMALLEST_SHARE = 1e-2
 """A difference in a parameter's gradient is taken relative to that gradient's norm, or to this share of the whole
 gradient's norm, if that is more; else rounding errors would count as large in a gradient close to zero."""
@@ -59,39 +58,4 @@ def difference(one: Derivatives, other: Derivatives) -> str | None:
                 f"the gradient of {name} has length {first.norm().item():.8g} on the CPU and "
                 f"{second.norm().item():.8g} on the GPU, and their difference {apart:.3g}"
             )
-    return None
-
-
-class Operator(NamedTuple):
-    """A function of a model, such as attention, tested alone, as an error in it may hardly change the model's loss."""
-
-    name: str
-    function: Callable[..., Tensor]
-    """Takes a floating-point tensor of each shape in `shapes`, then the other arguments, `others`; returns a tensor."""
-    shapes: tuple[tuple[int, ...], ...]
-    others: tuple[Tensor, ...] = ()
-    """Arguments of the function after those of `shapes`, such as token ids; they are not differentiated."""
-
-
-def operator_difference(operator: Operator, device: str) -> str | None:
-    """A sentence on the first disagreement of an operator in float32 with float64 on `device`; None if there is none.
-
-    Its result and gradients at standard normal inputs may differ by TOLERANCE, relatively.
-    """
-    generator = torch.Generator().manual_seed(0)
-    inputs = [torch.randn(shape, generator=generator) for shape in operator.shapes]
-    others = [other.to(device) for other in operator.others]
-    results = []
-    for dtype in (torch.float32, torch.float64):
-        given = [tensor.clone().to(device, dtype).requires_grad_() for tensor in inputs]
-        out = operator.function(*given, *others)
-        # Different weights for every entry of the result: a plain sum hides what cancels.
-        weights = torch.linspace(-1.0, 1.0, out.numel(), dtype=torch.float64).cos().view(out.shape)
-        (out * weights.to(device, dtype)).sum().backward()
-        results.append([out.detach().double(), *(tensor.grad.double() for tensor in given)])
-    for number, (ours, exact) in enumerate(zip(*results, strict=True)):
-        apart = ((ours - exact).norm() / exact.norm()).item()
-        if not apart <= TOLERANCE:
-            what = f"its gradient by input {number}" if number else "its result"
-            return f"{operator.name}: {what} is {apart:.2g} of its length from that in float64"
     return None

@@ -7,7 +7,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -40,9 +40,6 @@ class Device:
 
     def compare(self, derivatives: Callable[[str], agreement.Derivatives], title: str) -> None:
         """Do nothing on a CPU; `GPU.compare` checks the loss and gradients of one batch against those of the CPU."""
-
-    def check(self, operators: Iterable[agreement.Operator], title: str) -> None:
-        """Do nothing on a CPU; `GPU.check` checks operators in float32 against float64."""
 
     @contextmanager
     def memory_advice(self, advice: str) -> Iterator[None]:
@@ -99,18 +96,6 @@ class GPU(Device):
             "one batch compared with the CPU",
             agreement.difference(here, there),
             f"{title}: the GPU computes other numbers than the CPU",
-        )
-
-    def check(self, operators: Iterable[agreement.Operator], title: str) -> None:
-        """Check that each operator's result and gradients in float32 equal those in float64, both on the GPU.
-
-        A relative difference over `agreement.TOLERANCE` raises ValueError or, by `on_difference`, warns, with `title`.
-        """
-        differences = (agreement.operator_difference(operator, self.name) for operator in operators)
-        self._note(
-            "operators on unit normal inputs compared with float64",
-            next(filter(None, differences), None),
-            f"{title}: the GPU computes other numbers in float32 than in float64",
         )
 
     def _note(self, what: str, difference: str | None, fault: str) -> None:

@@ -23,7 +23,6 @@ from layernorm_roles.gpu.device import Device, open_device
 from layernorm_roles.job import Progress, naming
 from layernorm_roles.language_model import parallel, tasks
 from layernorm_roles.language_model.diagnostics import diagnose
-from layernorm_roles.language_model.operators import operators
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.tasks import Batch, Task
 from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken
@@ -68,7 +67,6 @@ def train_batch(
     with device.memory_advice(
         f"lower a size of language_model.{runs[0].model} ({sizes}), or run fewer jobs at a time"
     ):
-        device.check(operators(settings, runs[0].vocabulary), f"language_model.{runs[0].model}")
         for number, run in enumerate(runs):
             identity = {**run.identity, "device": device.identity}
             identity["code"] = [plan["code"], plan["norm_code"][run.variant]]
