@@ -1,6 +1,7 @@
 """Training: known losses and steps of toy models, resumed runs to the byte, checkpoints that do not fit."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -12,6 +13,7 @@ from interrupted import killed_after
 from torch import nn
 
 from layernorm_roles import checkpoint, ones_direction, random_streams, store
+from layernorm_roles.gpu.device import Device
 from layernorm_roles.language_model import parallel, tasks, train
 from layernorm_roles.variants import BERT_VARIANTS
 from layernorm_roles.variants import BUILT_IN as GPT_VARIANTS
@@ -140,8 +142,10 @@ def test_a_foreign_checkpoint_is_named_and_not_used(text, disjoint_text, tmp_pat
         (elsewhere, {}, "text"),
         (run, {"code": "edited"}, "code"),
         (run, {"norm_code": {"projection": "edited"}}, "code"),
+        (replace(run, norm="scale"), {}, "norm"),
+        (run, {}, "device"),
     ):
-        with killed_after(1):
+        with killed_after(1), patch.object(Device, "identity", "cuda" if said == "device" else "cpu"):
             trained([killed], tmp_path, **changes)
         out = trained([run], tmp_path)
         assert f"a file of another run ({said}" in capsys.readouterr().err
