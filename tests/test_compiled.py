@@ -56,6 +56,33 @@ def test_compiled_and_loaded_kernels_give_the_same_bytes(part, tmp_path):
     assert len(said) == len(part.split(" and ")), "a line for each says that it compiles"
 
 
+IN_ORDER = (
+    BEFORE
+    + """
+from layernorm_roles.language_model.attention import causal_attention
+from layernorm_roles.language_model.cross_entropy import fused
+qkv, hidden, weight = (torch.tensor(rng.random((n, 40, 24)), dtype=torch.float32) for n in (2, 1, 3))
+kernels = {
+    "attention": lambda: [causal_attention(qkv, 2)],
+    "cross-entropy": lambda: fused(hidden[0], weight.flatten(0, 1), torch.arange(40)),
+    "cross-entropy of two features": lambda: fused(hidden[0, :, :2], weight.flatten(0, 1)[:, :2], torch.arange(40)),
+}
+found = {name: kernels[name]() for name in ORDER}
+arrays = [t.numpy() for name in kernels for t in found[name]]
+"""
+)
+
+
+@pytest.mark.long
+def test_kernels_give_the_same_bytes_in_whatever_order_they_are_compiled(tmp_path):
+    order, said = ["cross-entropy", "attention", "cross-entropy of two features"], set()
+    for folder, names in (("one", order), ("other", order[::-1])):
+        done = run(tmp_path / folder, IN_ORDER.replace("ORDER", repr(names)) + AFTER)
+        assert "compiling" in done.stderr
+        said.add(done.stdout)
+    assert len(said) == 1
+
+
 SMALL = """
 from small_kernel import doubled
 from layernorm_roles.compiling import compilation_notice

@@ -18,7 +18,7 @@ def test_steps_and_state_are_those_of_torchs_adamw(decay, dtype):
             gradient = torch.randn_like(pair[0]) ** 3
             for parameter in pair:
                 parameter.grad = gradient.clone() if number != 1 or step > 10 else None
-        optimiser.set_learning_rate(0.1 / (1 + step))
+        optimiser.lr = 0.1 / (1 + step)
         reference.param_groups[0]["lr"] = 0.1 / (1 + step)
         optimiser.step()
         reference.step()

@@ -24,7 +24,7 @@ class AdamW:
     """AdamW with torch's betas and eps, without the second in which `torch.optim.AdamW` imports torch's compiler.
 
     It calls the function behind `torch.optim.AdamW(fused=True)`, so that state and results are those of that class;
-    without weight decay they are Adam's. Parameters without a gradient stay as they are.
+    without weight decay they are Adam's. Parameters without a gradient stay as they are. `lr` may be set between steps.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0):
@@ -63,7 +63,3 @@ class AdamW:
             maximize=False,
             lr=self.lr,
         )
-
-    def set_learning_rate(self, rate: float) -> None:
-        """Set the learning rate of the following steps to `rate`."""
-        self.lr = rate

@@ -60,7 +60,9 @@ def weights(tmp_path):
 
 def test_the_known_tables_of_a_run_with_weights_set_by_hand(weights, tmp_path):
     run, file = weights
+    torch.set_num_threads(2)
     out = made.measured([run], file, tmp_path, "keys")
+    assert torch.get_num_threads() == 1, "as many as are given"
     table = store.read(out["keys"], "key_selectability")
     assert set(zip(table.model, table.variant, table.seed, strict=True)) == {("hand_made", "none", 7)}
     expected = {}

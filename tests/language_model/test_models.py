@@ -12,7 +12,7 @@ from torch import nn
 from transformers import BertConfig, BertForMaskedLM
 
 from layernorm_roles import norms
-from layernorm_roles.language_model import bert, model, parallel
+from layernorm_roles.language_model import bert, model
 from layernorm_roles.settings.language_model import BERTSettings
 from layernorm_roles.variants import SHRUNK, SPLIT_VARIANTS, VARIANTS
 
@@ -149,7 +149,7 @@ def test_bert_without_attention_has_the_other_weights_of_bert_with_it_and_reads_
     assert all(torch.equal(tensor, weights[name]) for name, tensor in bare.state_dict().items())
     assert not any("qkv" in name or "norm_1" in name for name in bare.state_dict())
     tokens = torch.arange(12).reshape(2, 6) + 3
-    tokens[:, 2] = bare.vocabulary + bert.MASK
+    tokens[:, 2] = VOCABULARY + bert.MASK
     same = [torch.equal(hidden[0, 2], hidden[1, 2]) for hidden in (bare(tokens), whole(tokens))]
     assert same == [True, False] and bare.record(tokens[0].tolist()) == []
 
@@ -247,24 +247,3 @@ def test_dropout_is_of_embeddings_and_of_what_layers_add(settings):
         assert torch.equal(layer(x), x)
         attended = layer.attention.attended(x, x)  # whose weights have another rate, here 0
         assert torch.equal(attended, layer.eval().attention.attended(x, x))
-
-
-def test_a_loss_curve_does_not_depend_on_threads(monkeypatch):
-    """Batches of several parts, with dropout of both kinds, and widths that the linear layers' kernels take or not."""
-    monkeypatch.setattr(parallel, "TOKENS", 48)
-    dropout, curves = {"dropout": 0.1, "attention_dropout": 0.1}, []
-    for number in (3, 2, 1):
-        parallel.use(number)
-        torch.manual_seed(5)
-        network = model.build(changed(GPT, d_model=16, **dropout), "scale", "scale", 99, 0)
-        optimiser = torch.optim.AdamW(network.parameters(), lr=0.01, fused=True)
-        curves.append([])
-        for _ in range(4):
-            loss = network.loss(torch.randint(99, (3, 65)))
-            optimiser.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-            optimiser.step()
-            curves[-1].append(loss.item())
-    assert curves[0] == curves[1] == curves[2]
-    assert len(set(curves[0])) == 4

@@ -107,7 +107,6 @@ def test_an_epoch_reads_each_window_once_from_a_random_offset():
     assert first[0, 0] % 16 != second[0, 0] % 16
     assert not np.array_equal(np.argsort(first[:, 0]), np.argsort(second[:, 0]))
     assert np.array_equal(next_token(seed=5).batch(steps + 1)[0], task.batch(steps + 1)[0])
-    assert not np.array_equal(next_token(seed=6).batch(0)[0], task.batch(0)[0])
 
 
 @pytest.mark.parametrize(("tokens", "possible"), [(1000, 62), (993, 62), (992, 61), (49, 3)])

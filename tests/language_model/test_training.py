@@ -1,6 +1,7 @@
 """Training: known losses and steps of toy models, resumed runs to the byte, checkpoints that do not fit."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -12,7 +13,8 @@ from interrupted import killed_after
 from torch import nn
 
 from layernorm_roles import checkpoint, ones_direction, random_streams, store
-from layernorm_roles.language_model import tasks, train
+from layernorm_roles.gpu.device import Device
+from layernorm_roles.language_model import parallel, tasks, train
 from layernorm_roles.variants import BERT_VARIANTS
 from layernorm_roles.variants import BUILT_IN as GPT_VARIANTS
 
@@ -130,25 +132,24 @@ def test_a_killed_batch_resumes_to_the_same_bytes(text, tmp_path, settings, vari
     assert taken == [2 * last - kept[number - 1] for number in checkpoints]
 
 
-def test_a_foreign_or_damaged_checkpoint_is_named_and_not_used(text, disjoint_text, tmp_path, capsys):
+def test_a_foreign_checkpoint_is_named_and_not_used(text, disjoint_text, tmp_path, capsys):
     short = changed(SMALL_GPT, steps=12)
     run, other = (run_of(text, each, "projection") for each in (short, changed(short, weight_decay=0.02)))
     elsewhere = run_of(disjoint_text, short, "projection")
-    whole, place = trained([run], tmp_path / "whole"), tmp_path / "checkpoint_0.safetensors"
+    whole = trained([run], tmp_path / "whole")
     for killed, changes, said in (
-        (other, {}, "a file of another run (settings.weight_decay = 0.02, "),
-        (elsewhere, {}, "a file of another run (text = "),
-        (run, {"code": "edited"}, "a file of another run (code = "),
-        (run, {"norm_code": {"projection": "edited"}}, "a file of another run (code = "),
-        (run, {}, "checkpoint_0.safetensors: damaged"),
+        (other, {}, "settings.weight_decay = 0.02"),
+        (elsewhere, {}, "text"),
+        (run, {"code": "edited"}, "code"),
+        (run, {"norm_code": {"projection": "edited"}}, "code"),
+        (replace(run, norm="scale"), {}, "norm"),
+        (run, {}, "device"),
     ):
-        with killed_after(1):
+        with killed_after(1), patch.object(Device, "identity", "cuda" if said == "device" else "cpu"):
             trained([killed], tmp_path, **changes)
-        if "damaged" in said:
-            place.write_bytes(place.read_bytes()[:-1])
         out = trained([run], tmp_path)
-        assert said in capsys.readouterr().err
-        assert everything(out) == everything(whole) and not place.exists()
+        assert f"a file of another run ({said}" in capsys.readouterr().err
+        assert everything(out) == everything(whole)
 
 
 def test_runs_of_a_batch_share_initial_weights_and_batches_and_each_is_as_if_alone(text, tmp_path):
@@ -194,6 +195,21 @@ def test_all_variants_of_a_seed_drop_the_same_units(text, settings):
     assert len(masks) == 3 * (1 + 2 * settings.layers) and 0.25 < masks.float().mean() < 0.35
     assert all(torch.equal(masks, theirs) and torch.equal(state, end) for theirs, end in others)
     assert not torch.equal(masks, of_another_seed)
+
+
+def test_a_training_does_not_depend_on_the_number_of_threads(text, monkeypatch):
+    """Of batches of several parts, with both kinds of dropout; torch, whose sums depend on it, has one thread."""
+    monkeypatch.setattr(parallel, "TOKENS", 24)
+    dropout = {"dropout": 0.1, "attention_dropout": 0.1}
+    run = run_of(text, changed(SMALL_GPT, d_model=16, steps=4, evaluate_every=1, **dropout), "scale")
+    task, found = tasks.build(run.settings, text, run.tokenizer, run.seed), []
+    for threads in (3, 2, 1):
+        torch.set_num_threads(2)
+        parallel.use(threads)
+        assert torch.get_num_threads() == 1
+        metrics = train.train(run.build_model(), task, run.settings, run.seed).metrics
+        found.append(metrics[["train_loss", "valid_loss"]].to_numpy().tolist())
+    assert found[0] == found[1] == found[2] and len(set(map(tuple, found[0]))) == 5
 
 
 @pytest.mark.parametrize("settings", [SMALL_GPT, SMALL_BERT])

@@ -15,6 +15,7 @@ from scipy.special import softmax
 from scipy.stats import entropy
 
 from layernorm_roles import checkpoint, store
+from layernorm_roles.gpu.device import Device
 from layernorm_roles.majority import data, kernel, train
 from layernorm_roles.majority.evaluation import evaluation_steps
 from layernorm_roles.majority.gradients import gradient_on
@@ -179,7 +180,9 @@ def test_runs_of_a_batch_have_the_data_of_their_seeds_and_write_what_each_comput
     plan, files, out = planned_batch(tmp_path)
     with pytest.raises(ValueError, match=r"a file of another run \(job = 'majority_data/small/seed_3'"):
         train.train_batch(plan, files[::-1], out)
+    torch.set_num_threads(2)
     train.train_batch(plan, files, out)
+    assert torch.get_num_threads() == 1, "processes share the cores"
     runs, of_seed = [MajorityRun(**run) for run in plan["runs"]], dict(zip((3, 4), files, strict=True))
     alone = {run: train.train(RECORDED, run, data.load(of_seed[run.seed])) for run in runs}
     for kind in ("metrics", "vectors"):
@@ -214,13 +217,17 @@ def test_a_killed_batch_ends_with_equal_bytes_takes_no_step_again_and_of_another
         (1, {"norm_code": "edited"}, 7, 120),
         (1, {"batch_size": 99}, 7, 120),
         (1, {"named": NAMED | {"base_learning_rate": 0.03}}, 7, 120),
+        (1, {"named": NAMED | {"norm": "scale"}}, 7, 120),
+        (1, {"device": "cuda"}, 7, 120),
     ):
         with killed_after(checkpoints):
             train.train_batch(plan, files, out)
         assert len(steps) == before
         steps.clear()
         torch.manual_seed(999)
-        train.train_batch(planned_batch(tmp_path, **changes)[0], files, out)
+        with monkeypatch.context() as patch:
+            patch.setattr(Device, "identity", changes.pop("device", "cpu"))
+            train.train_batch(planned_batch(tmp_path, **changes)[0], files, out)
         assert len(steps) == after
         steps.clear()
         assert changes or whole == {name: path.read_bytes() for name, path in out.items()}

@@ -164,25 +164,21 @@ def test_windows_are_judged_on_another_part_of_the_text():
     assert fitted.shape == judged.shape == (position.WINDOWS, 11)
 
 
-def test_the_probe_is_judged_on_windows_that_it_was_not_fitted_to():
-    """Where it is fitted the token is the position; where it is judged the tokens come in the opposite order."""
-    matrices = DEEP.matrices(T.initial(DEEP, [3]))
-    matrices[[name for name, _ in DEEP.parameters()].index("position")][0] = 0
-    fitted, judged = torch.arange(11).expand(40, 11), torch.tensor([*range(9, -1, -1), 0]).expand(40, 11)
-    assert position.position_accuracy(DEEP, matrices, torch.stack([fitted, fitted]))[0, 0] == 1
-    assert position.position_accuracy(DEEP, matrices, torch.stack([fitted, judged]))[0, 0] == 0
-
-
-def test_the_probe_is_a_ridge_regression_with_a_constant(monkeypatch):
+def test_the_probe_is_a_ridge_regression_with_a_constant_judged_on_windows_that_it_was_not_fitted_to(
+    monkeypatch,
+):
+    """It is fitted to tokens below 10 and judged on the others."""
     monkeypatch.setattr(position, "RIDGE", 0.5)
-    fitted, judged = torch.randn(
-        (2, 2, 60, 3), generator=torch.Generator().manual_seed(0), dtype=torch.float64
-    )
-    for run, found in enumerate(position._named(fitted, judged, 4)):
-        x, y = (np.column_stack([part[run].numpy(), np.ones(60)]) for part in (fitted, judged))
-        places, ridge = np.arange(60) % 4, 0.5 * np.trace(x.T @ x) / 4 * np.eye(4)
-        scores = y @ np.linalg.inv(x.T @ x + ridge) @ x.T @ np.eye(4)[places]
-        assert found == np.mean(scores.argmax(axis=1) == places)
+    windows = torch.randint(10, (2, 60, 6), generator=torch.Generator().manual_seed(0))
+    windows[1] += 10
+    matrices = SHAPE.matrices(T.initial(SHAPE, [3, 4]))
+    for run, found in enumerate(position.position_accuracy(SHAPE, matrices, windows)):
+        streams = (by_hand(SHAPE, [m[run] for m in matrices], part)[0] for part in windows)
+        for layer, parts in enumerate(zip(*streams, strict=True)):
+            x, y = (np.column_stack([part.flatten(0, 1).double().numpy(), np.ones(300)]) for part in parts)
+            places, ridge = np.arange(300) % 5, 0.5 * np.trace(x.T @ x) / 9 * np.eye(9)
+            scores = y @ np.linalg.inv(x.T @ x + ridge) @ x.T @ np.eye(5)[places]
+            assert found[layer] == pytest.approx(np.mean(scores.argmax(axis=1) == places), abs=1e-9)
 
 
 def test_a_diverged_run_has_no_accuracy():

@@ -67,7 +67,6 @@ class BERT(nn.Module):
     def __init__(self, settings: BERTSettings, normed: bool, vocabulary: int, classes: int | None = None):
         super().__init__()
         d_model, entries = settings.d_model, vocabulary + len(SPECIAL_TOKENS)
-        self.vocabulary = vocabulary
         self.tokens = nn.Embedding(entries, d_model)
         self.positions = nn.Embedding(settings.context_length, d_model)
         self.segment = nn.Embedding(1, d_model)

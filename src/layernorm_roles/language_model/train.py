@@ -172,8 +172,7 @@ class _Training:
     def take_step(self) -> None:
         """Train on the next batch; the first step also adds the row of the untrained model's losses."""
         settings, untrained = self.settings, self.loss_of(self.model) if self.step == 0 else None
-        rate = linear_decay(settings.learning_rate, self.step, settings.steps, settings.warmup)
-        self.optimiser.set_learning_rate(rate)
+        self.optimiser.lr = linear_decay(settings.learning_rate, self.step, settings.steps, settings.warmup)
         loss = self.model.loss(*_on_device(self.task.batch(self.step), self.device))
         self.model.zero_grad()
         loss.backward()

@@ -1,15 +1,11 @@
 """Evaluation of the majority task's transformer: its loss, accuracy, query angles and attention, and at which steps."""
 
-from typing import NamedTuple
-
-import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Float
 from torch import Tensor
 
-from layernorm_roles.majority.data import Sequences
-from layernorm_roles.majority.gradients import Loss
+from layernorm_roles.majority.gradients import Batch, Loss
 from layernorm_roles.majority.model import MajorityTransformer
 from layernorm_roles.settings.majority import LOGARITHMIC
 
@@ -31,25 +27,8 @@ def evaluation_steps(every: int | str, steps: int) -> frozenset[int]:
     return frozenset({0, steps} | {step for step in chosen if step < steps})
 
 
-class DeviceSequences(NamedTuple):
-    """Sequences of the majority task as tensors on the device, CPU or GPU, that trains the model."""
-
-    counts: UInt8[Tensor, "sequences classes"]
-    label: Int[Tensor, " sequences"]
-    class_tokens: Float[Tensor, " classes"]
-    """The number of tokens of each class in all sequences together."""
-
-    @classmethod
-    def of(cls, sequences: Sequences, device: str) -> "DeviceSequences":
-        """The arrays of `sequences` as tensors on `device`, with the number of tokens of each class."""
-        class_tokens = sequences.counts.sum(axis=0, dtype=np.float64)
-        return cls(*(torch.from_numpy(array).to(device) for array in (*sequences, class_tokens)))
-
-
 @torch.no_grad()
-def evaluate(
-    model: MajorityTransformer, training: DeviceSequences, test: DeviceSequences, loss_of: Loss
-) -> dict[str, float]:
+def evaluate(model: MajorityTransformer, training: Batch, test: Batch, loss_of: Loss) -> dict[str, float]:
     """The losses, accuracy, query angles and spread of attention of a model, by column of table `majority_metrics`.
 
     Losses are over all training or test sequences, in nats per token, by `loss_of`. Accuracy is the share of test
@@ -58,15 +37,15 @@ def evaluate(
     equal attention (attention_share) are for a sequence in which every class occurs once.
     """
     parameters = model.loss_parameters()
-    training_loss, _ = loss_of(parameters, training.counts, training.label)
-    test_loss, right = loss_of(parameters, test.counts, test.label)
+    training_loss, _ = loss_of(parameters, *training)
+    test_loss, right = loss_of(parameters, *test)
     keys, queries = model.keys_and_queries()
-    mean, std = query_angle(queries, training.class_tokens)
+    mean, std = query_angle(queries, training[0].sum(dim=0, dtype=torch.float64))
     score_std, attention_share = spread_of_attention(keys, queries)
     return {
         "train_loss": float(training_loss),
         "test_loss": float(test_loss),
-        "test_accuracy": int(right) / test.class_tokens.sum().item(),
+        "test_accuracy": int(right) / test[0].sum().item(),
         "query_angle_mean": mean,
         "query_angle_std": std,
         "score_std": score_std,

@@ -29,6 +29,15 @@ NORMED = 2
 """How many fields of `LossParameters`, the first ones, are embeddings after the norm before attention."""
 
 
+Batch = tuple[UInt8[Tensor, "_ classes"], Int[Tensor, " _"]]
+"""Class counts (a row a sequence) and labels of sequences, as tensors on the device that computes with them."""
+
+
+def on_device(sequences: Sequences, device: str) -> Batch:
+    """The class counts and labels of `sequences` as tensors on `device`, "cpu" or "cuda"."""
+    return tuple(torch.from_numpy(array).to(device) for array in sequences)
+
+
 def gradient_on(device: str) -> Callable[[MajorityTransformer, nn.Parameter], Gradient]:
     """Either `compiled_gradient`, for "cpu", or `autograd_gradient`: both make a model's gradient function."""
     return compiled_gradient if device == "cpu" else autograd_gradient
@@ -38,7 +47,7 @@ def derivatives(model: MajorityTransformer, sequences: Sequences, device: str) -
     """The loss and gradient of a copy of `model` on `sequences`, computed on `device`, to compare GPU and CPU."""
     copied = copy.deepcopy(model).to(device)
     flat = flatten(copied)
-    loss = gradient_on(device)(copied, flat)(*(torch.from_numpy(array).to(device) for array in sequences))
+    loss = gradient_on(device)(copied, flat)(*on_device(sequences, device))
     return Derivatives(float(loss), {"the parameters": flat.grad.cpu().double()})
 
 

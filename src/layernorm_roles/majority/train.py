@@ -17,8 +17,8 @@ from layernorm_roles.divergence import rows_after_divergence
 from layernorm_roles.gpu.device import Device, open_device
 from layernorm_roles.job import Progress
 from layernorm_roles.majority.data import Sequences, load
-from layernorm_roles.majority.evaluation import DeviceSequences, evaluate, evaluation_steps, vectors_of
-from layernorm_roles.majority.gradients import compiled_loss, derivatives, flatten, gradient_on
+from layernorm_roles.majority.evaluation import evaluate, evaluation_steps, vectors_of
+from layernorm_roles.majority.gradients import compiled_loss, derivatives, flatten, gradient_on, on_device
 from layernorm_roles.majority.model import MajorityTransformer, pair_loss
 from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken
 from layernorm_roles.plan import Plan
@@ -107,12 +107,12 @@ def train(
     parameters, loss_of = flatten(model), compiled_loss if device.name == "cpu" else pair_loss
     set_gradient = gradient_on(device.name)(model, parameters)
     optimiser = AdamW([parameters], run.base_learning_rate)
-    training, test = (DeviceSequences.of(data[name], device.name) for name in ("train", "test"))
+    training, test = (on_device(data[name], device.name) for name in ("train", "test"))
 
     state = (checkpoint and checkpoint.load(model, optimiser)) or {"step": 0, "rows": []}
     first, rows = state["step"], state["rows"]
     # Drawn again up to here: a permutation an epoch is cheap, the state of a generator is one more thing to keep.
-    batches = islice(batch_rows(len(training.label), settings.batch_size, run.seed), first, None)
+    batches = islice(batch_rows(len(data["train"].label), settings.batch_size, run.seed), first, None)
 
     evaluated = evaluation_steps(settings.evaluate_every, settings.steps)
     progress = Progress(run.name, settings.steps, "steps", first)
@@ -136,8 +136,8 @@ def train(
             progress(step, f"test loss {metrics['test_loss']:.4f}")
         if not last:
             rows_of_batch = torch.from_numpy(next(batches)).to(device.name)
-            set_gradient(*(part.index_select(0, rows_of_batch) for part in (training.counts, training.label)))
-            optimiser.set_learning_rate(linear_decay(run.base_learning_rate, step, settings.schedule_steps))
+            set_gradient(*(part.index_select(0, rows_of_batch) for part in training))
+            optimiser.lr = linear_decay(run.base_learning_rate, step, settings.schedule_steps)
             optimiser.step()
     vectors = pd.concat([initial, vectors_of(model).assign(checkpoint="final")])
     return TrainedRun(pd.DataFrame(rows), vectors, model)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
@@ -73,19 +72,6 @@ def _largest(x: Tensor) -> float:
     return float(x.abs().nan_to_num(nan=torch.inf, posinf=torch.inf).max())
 
 
-def ellipsoid(gain: Float[Tensor, " n"], projects: bool) -> tuple[Float[Tensor, " m"], Float[Tensor, "m n"]]:
-    """The falling lengths of the semi-axes of a norm's output ellipsoid, and the unit vectors u that map to their ends.
-
-    The outputs without bias are sqrt(n) diag(gain) u for unit vectors u, which are orthogonal to the ones vector if the
-    norm `projects`. There are m = n - 1 axes then, and n otherwise.
-    """
-    n = len(gain)
-    eye = torch.eye(n, dtype=gain.dtype)
-    _, values, right = torch.linalg.svd(gain[:, None] * (project(eye) if projects else eye))
-    m = n - 1 if projects else n  # diag(gain) P has one singular value more, the 0 of the ones vector
-    return n**0.5 * values[:m], right[:m]
-
-
 def _shape(norm: str, gain: Tensor, bias: Tensor, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
     """Yield (quantity, value) for the rank of a norm's outputs and each deviation from the predicted ellipsoid."""
     n, projects = len(gain), norm == "layernorm"
@@ -93,7 +79,11 @@ def _shape(norm: str, gain: Tensor, bias: Tensor, rng: np.random.Generator) -> I
     def normalise(x: Tensor) -> Tensor:
         return affine(scale(project(x) if projects else x), gain, bias)
 
-    axes, preimages = ellipsoid(gain, projects)
+    # The outputs without bias are sqrt(n) diag(gain) u, for unit vectors u, after a projection orthogonal to the ones
+    # vector: diag(gain) P has one singular value more than there are axes, the 0 of the ones vector.
+    eye = torch.eye(n, dtype=gain.dtype)
+    _, lengths, right = torch.linalg.svd(gain[:, None] * (project(eye) if projects else eye))
+    axes, preimages = (n**0.5 * lengths)[: n - projects], right[: n - projects]
     ends, opposite = normalise(preimages), normalise(-preimages)
     arms = (ends - opposite) / 2
     outputs = normalise(torch.from_numpy(rng.standard_normal((n + 8, n)))) - bias

@@ -16,14 +16,29 @@ Parameters = Sequence[Float[np.ndarray, "..."]]
 
 
 def loss_and_gradients(
-    counts: Counts, label: Labels, parameters: Parameters, backward: bool = True
+    counts: Counts, label: Labels, parameters: Parameters
 ) -> tuple[float, int, LossParameters]:
     """The mean cross-entropy in nats per token, the number of tokens predicted correctly, and the mean's gradients.
 
     `counts` are the numbers of tokens of each class in each sequence, and `label` the majority classes. `parameters`
-    are arrays in the order of `LossParameters`, all float32 or all float64, and the gradients, which are 0 without
-    `backward`, have their dtype. Raises ValueError if a shape or dtype does not fit.
+    are arrays in the order of `LossParameters`, all float32 or all float64, and the gradients have their dtype. Raises
+    ValueError if a shape or dtype does not fit.
     """
+    loss, correct, tokens, sums = _sums(counts, label, parameters, with_gradient=True)
+    dtype = np.asarray(parameters[0]).dtype
+    return loss / tokens, correct, LossParameters(*((array / tokens).astype(dtype) for array in sums))
+
+
+def loss_only(counts: Counts, label: Labels, parameters: Parameters) -> tuple[float, int]:
+    """The mean cross-entropy and the number of tokens predicted correctly, equal to those of `loss_and_gradients`."""
+    loss, correct, tokens, _ = _sums(counts, label, parameters, with_gradient=False)
+    return loss / tokens, correct
+
+
+def _sums(
+    counts: Counts, label: Labels, parameters: Parameters, with_gradient: bool
+) -> tuple[float, int, int, LossParameters]:
+    """The results of `_sweep`, and the sums of gradients; the last mean nothing without `with_gradient`."""
     given = LossParameters(*map(np.asarray, parameters))
     sizes, dtype = (*given.embedding.shape, len(given.b1)), given.embedding.dtype
     for name, array, shape in zip(LossParameters._fields, given, shapes(*sizes), strict=True):
@@ -42,16 +57,11 @@ def loss_and_gradients(
     lacking = -classes % COLUMNS
     words = (np.pad(counts, [(0, 0), (0, lacking)]) if lacking else counts).view(np.int32)
     exact = LossParameters(*(np.array(array, np.float64, order="C") for array in given))
-    sums = LossParameters(*map(np.zeros_like, exact))
+    sums = LossParameters(*map(np.zeros_like, exact)) if with_gradient else exact  # which nothing is added to
     with compilation_notice("the majority kernel", seconds=20):
         block = block_memory(*sizes, dtype)
-        loss, correct, tokens = _sweep(counts, words, label, exact, block, sums, backward)
-    return loss / tokens, correct, LossParameters(*((array / tokens).astype(dtype) for array in sums))
-
-
-def loss_only(counts: Counts, label: Labels, parameters: Parameters) -> tuple[float, int]:
-    """The mean cross-entropy and the number of tokens predicted correctly, equal to those of `loss_and_gradients`."""
-    return loss_and_gradients(counts, label, parameters, backward=False)[:2]
+        loss, correct, tokens = _sweep(counts, words, label, exact, block, sums, with_gradient)
+    return loss, correct, tokens, sums
 
 
 @cached_njit(fastmath=FASTMATH, error_model="numpy")
