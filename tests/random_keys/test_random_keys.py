@@ -49,6 +49,12 @@ def test_each_precision_gets_the_matrices_of_the_main_table_with_the_eps_that_is
         assert row.mean_unselectable == expected.count("unselectable").mean()
 
 
+def test_a_norm_that_cannot_be_built_is_refused_before_any_work(drawn):
+    with pytest.raises(ValueError, match="absent"):
+        measure.table(example(RandomKeys, **SIZES), 0, {"none": "none", "mine": "absent:Norm"})
+    assert not drawn
+
+
 @pytest.mark.parametrize(
     ("norm", "n", "d", "expected"),
     [

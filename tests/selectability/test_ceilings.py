@@ -227,6 +227,16 @@ def test_bounds_from_any_query_and_proof_enclose_the_ceiling(size):
     np.testing.assert_allclose(bounds, (np.full(3, 1 / 8), 1 / copies))
 
 
+def test_a_lead_that_rounding_makes_proves_nothing():
+    """The query gives three keys on a line equal scores, and the one in the middle a third of the attention."""
+    rng, whitened = np.random.default_rng(0), np.sqrt(1.5) * np.array([[1.0], [-1.0], [0.0]])
+    for keys, query in zip(rng.standard_normal((100, 3, 3)), rng.standard_normal((100, 3)), strict=True):
+        keys[2], line = keys[:2].mean(axis=0), keys[0] - keys[1]
+        query -= query @ line / (line @ line) * line
+        of_three = keys, whitened, np.ones(3, int), np.tile(query, (3, 1)), np.zeros((3, 3))
+        assert ceilings_bounds.over_all_queries(*of_three).upper[2] == pytest.approx(1 / 3)
+
+
 @pytest.mark.parametrize("queries", [None, ellipsoid(2)])
 def test_verification_refuses_what_does_not_hold(queries):
     keys = np.vstack([gaussian(40, 2) * 3, np.zeros((1, 2))])
