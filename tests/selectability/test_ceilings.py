@@ -9,6 +9,7 @@ import pytest
 import second_methods as second
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy.spatial import ConvexHull
 from test_certify import gaussian, layer_norm
 
 from layernorm_roles.selectability import ceilings_bounds, ceilings_newton
@@ -235,6 +236,25 @@ def test_a_lead_that_rounding_makes_proves_nothing():
         query -= query @ line / (line @ line) * line
         of_three = keys, whitened, np.ones(3, int), np.tile(query, (3, 1)), np.zeros((3, 3))
         assert ceilings_bounds.over_all_queries(*of_three).upper[2] == pytest.approx(1 / 3)
+
+
+def test_a_query_beyond_the_reach_of_a_proof_takes_it_away():
+    """Weights of a third on three keys that nearly agree; a query with scores of 1e11 gives one of them half."""
+    h, falls = 1e-10, np.exp(-10)
+    keys = np.array([[0, 0], [0, h], [-h, 0], [-1, 1], [-1, -1]])
+    query, step = np.array([[10 / h, 0]]), np.array([[-(2 + falls) / (3 * falls * h), 0]])
+    given = keys, whitened(keys), np.ones(5, int), query.repeat(5, axis=0), step.repeat(5, axis=0)
+    bounds = ceilings_bounds.over_all_queries(*given)
+    assert bounds.lower[0] > 0.49 and (bounds.lower <= bounds.upper).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_middle_of_an_edge_is_led_by_no_query(seed):
+    """A query that seems to put it first by a rounding is not lengthened."""
+    keys = gaussian(30, 2, seed)
+    corners = keys[ConvexHull(keys).vertices]
+    found = checked(np.r_[keys, (corners + np.roll(corners, 1, axis=0)) / 2])
+    assert (found.upper[30:] < 0.5).all()
 
 
 @pytest.mark.parametrize("queries", [None, ellipsoid(2)])
