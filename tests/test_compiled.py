@@ -37,9 +37,10 @@ PROGRAMS = {part: BEFORE + program + AFTER for part, program in PROGRAMS.items()
 """Programs that compile the kernels of one part, and print hashes of what these compute."""
 
 
-def run(cache, program):
-    """What a process prints whose compiled code lies in `cache`."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+def run(cache, program, variable="NUMBA_CACHE_DIR"):
+    """What a process prints whose compiled code lies in `cache`, by the value of an environment variable."""
+    others = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    environment = {**others, variable: str(cache)}
     command = [sys.executable, "-c", program]
     here = Path(__file__).parent
     return subprocess.run(command, env=environment, cwd=here, capture_output=True, text=True, check=True)
@@ -95,11 +96,11 @@ with compilation_notice("it", 1):
 def small(tmp_path_factory):
     """A cache with one function, and a function that runs it in a new process, and gives the messages."""
     folder = tmp_path_factory.mktemp("cache")
-    first = run(folder, SMALL)
+    first = run(folder, SMALL, "XDG_CACHE_HOME")
     assert "compiling it" in first.stderr
 
     def again():
-        done = run(folder, SMALL)
+        done = run(folder, SMALL, "XDG_CACHE_HOME")
         assert done.stdout == first.stdout
         return done.stderr
 

@@ -8,27 +8,23 @@ from numba.extending import intrinsic
 from layernorm_roles import elementary
 
 
-@njit
-def exp_all(x, out):
-    for i in range(len(x)):
-        out[i] = elementary.exp(x[i])
-
-
 @intrinsic
 def quick_exp(typing, x):
     return x(x), lambda _, builder, signature, values: elementary.write_exp(builder, *values, quick=True)
 
 
-@njit
-def quick_exp_all(x, out):
-    for i in range(len(x)):
-        out[i] = quick_exp(x[i])
+def of_all(function):
+    """A compiled function that writes function(x) of each x to `out`."""
+
+    @njit
+    def call(x, out):
+        for i in range(len(x)):
+            out[i] = function(x[i])
+
+    return call
 
 
-@njit
-def log_all(x, out):
-    for i in range(len(x)):
-        out[i] = elementary.log(x[i])
+exp_all, quick_exp_all, log_all = map(of_all, (elementary.exp, quick_exp, elementary.log))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

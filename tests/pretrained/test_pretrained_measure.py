@@ -90,6 +90,7 @@ def tokens(request, tmp_path):
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 1), ("[CLS]", 0))
     tokenizer.enable_padding(pad_id=3, pad_token="[PAD]", length=128)
     tokenizer.enable_truncation(4)
+    tokenizer.add_special_tokens(["[CLS]", "[SEP]"])
     if request.param:
         from transformers import PreTrainedTokenizerFast
 
@@ -102,6 +103,7 @@ def tokens(request, tmp_path):
 def test_texts_are_cut_and_keep_their_special_tokens_and_short_ones_are_left_out(tokens, capsys):
     assert tokens.encode("a b c d e f", 6) == [0, 4, 5, 6, 7, 1]
     assert tokens.encode("a b", 6) == [0, 4, 5, 1]
+    assert [tokens.spell(token) for token in (0, 4)] == ["[CLS]", "a"]
     texts = ["a", "a b c", "c d e f", "b b b b b b"]
     assert tokenised(texts, tokens, 5, 2, "m") == {1: [0, 4, 5, 6, 1], 2: [0, 6, 7, 8, 1]}
     assert not capsys.readouterr().err
@@ -116,11 +118,3 @@ def test_of_each_document_the_first_long_context_is_read():
     rows = [("sentences", 0, 7, [4]), ("long", 1, 9, [6]), ("long", 0, 9, [5, 6]), ("long", 2, 4, [7, 8])]
     table = pd.DataFrame(rows, columns=["texts", "context", "document", "tokens"])
     assert first_of_each_document(table, of_words()) == ["b c", "d e"]
-
-
-def test_tokens_that_the_tokenizer_calls_special_are_spelt_too(tmp_path):
-    tokenizer = of_words()
-    tokenizer.add_special_tokens(["[CLS]"])
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    tokens = tokens_of(ModelFiles(tmp_path, (tmp_path / "model.safetensors",)))
-    assert [tokens.spell(token) for token in (0, 4)] == ["[CLS]", "a"]

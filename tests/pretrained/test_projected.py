@@ -1,5 +1,7 @@
 """What projections take away in random networks whose streams lie along the ones vector, or are orthogonal to it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from random_models import random_network
@@ -62,8 +64,13 @@ def test_queries_and_keys_keep_their_norms(model):
     assert kinds == [(1, 10, 24)] * 5
 
 
-def test_a_model_whose_norms_are_unknown_has_no_shifts(model):
+def test_a_model_whose_norms_are_unknown_or_of_both_kinds_has_no_shifts(model, monkeypatch):
     assert projected.shifts(model("gpt_neox"), CONTEXTS).empty
+    both = model("llama")
+    first, second = both.record(CONTEXTS[4])
+    mixed = [replace(first, norm=replace(first.norm, kind="layernorm")), second]
+    monkeypatch.setattr(both, "record", lambda *_: mixed)
+    assert projected.shifts(both, CONTEXTS).empty
 
 
 def test_random_directions_are_as_long_as_the_ones_vector_and_orthogonal_to_it():

@@ -2,6 +2,7 @@
 
 import shutil
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -148,6 +149,15 @@ def test_missing_and_damaged_weights_are_named(saved, tmp_path):
     refused(r"^[^\n]*no model that transformers can load[^\n]*\Z")
 
 
+def test_weights_that_no_layer_reads_may_be_missing_or_no_floats(saved, recorded, tmp_path):
+    """BERT's pooler comes after the last layer, and old files hold the numbers of positions."""
+    file = shutil.copytree(saved("bert"), tmp_path / "model") / "model.safetensors"
+    tensors = {name: values for name, values in load_file(file).items() if not name.startswith("pooler.")}
+    save_file(tensors | {"embeddings.position_ids": np.arange(64)[None]}, file, {"format": "pt"})
+    layers = recording.load(files_at(file.parent, "path")).record(TOKENS)
+    np.testing.assert_array_equal(layers[1].keys, recorded("bert")[1].keys)
+
+
 def test_a_model_in_shards_is_the_model(saved, recorded, tmp_path):
     random_network("llama").save_pretrained(tmp_path, max_shard_size="12KB")
     files = files_at(tmp_path, "path")
@@ -157,6 +167,11 @@ def test_a_model_in_shards_is_the_model(saved, recorded, tmp_path):
 
 
 def test_a_mask_may_hide_keys_and_not_add_numbers_to_scores():
+    """Without a mask the call says whether keys are hidden, and if it does not, the module."""
+    module = torch.nn.Identity()
+    for module.is_causal, said in product((True, False), (True, False, None)):
+        found = recording._visible(module, None, 3, said)
+        assert found[0].all() != (module.is_causal if said is None else said) and found[2].all()
     mask = torch.zeros(1, 1, 3, 3, dtype=torch.float64)
     mask[..., 0, 1] = torch.finfo(torch.float64).min
     hidden = recording._visible(torch.nn.Identity(), mask, 3, None)

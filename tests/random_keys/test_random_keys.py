@@ -1,6 +1,7 @@
 """The random-keys experiment: its tables, what they say about LayerNorm, and the law of widths."""
 
 import json
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -27,14 +28,12 @@ def test_a_number_of_keys_is_just_enough_and_the_largest_that_is_tried_counts(sh
     assert [law.keys_for(share, d, causal, largest=each) for each in (n, n - 1)] == [n, None]
 
 
-def test_the_law_has_every_dimension_and_grows_with_it():
+def test_the_law_has_every_dimension_and_share():
+    """Half of the keys before a key are too many for the largest number in five dimensions and in six."""
     table = law.table(Law(dimensions=(2, 6), shares=(0.1, 0.5), largest=300))
-    assert len(table) == 5 * 2 * 2
-    found = table.pivot(index=["causal", "share"], columns="d", values="n")
-    # Half of the keys in five dimensions and in six, among the keys before.
-    assert found.isna().sum().sum() == 2 and found.loc[False, 0.5][5] == law.keys_for(0.5, 5, False, 300)
-    assert (found.diff(axis=1).iloc[:, 1:].fillna(1) > 0).all().all()
-    assert (found.loc[True].fillna(1e9) >= found.loc[False]).all().all()
+    found = table.set_index(["share", "d", "causal"]).n
+    assert {*found.index} == {*product((0.1, 0.5), range(2, 7), (False, True))} and found.isna().sum() == 2
+    assert all(found[key] == law.keys_for(*key, largest=300) for key in found.dropna().index)
 
 
 def test_each_precision_gets_the_matrices_of_the_main_table_with_the_eps_that_is_named():
@@ -48,6 +47,12 @@ def test_each_precision_gets_the_matrices_of_the_main_table_with_the_eps_that_is
         expected = certify_many(normed, flat=True)
         assert row.min_margin == expected.margin[expected.verdict == "selectable"].min()
         assert row.mean_unselectable == expected.count("unselectable").mean()
+
+
+def test_a_norm_that_cannot_be_built_is_refused_before_any_work(drawn):
+    with pytest.raises(ValueError, match="absent"):
+        measure.table(example(RandomKeys, **SIZES), 0, {"none": "none", "mine": "absent:Norm"})
+    assert not drawn
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import second_methods as second
 from layernorm_roles.heads.keys import CertifiedKeys
 from layernorm_roles.selectability import Certificates, certify, certify_many, search
 from layernorm_roles.selectability.certificates import evaluate
-from layernorm_roles.selectability.coordinates import whiten
+from layernorm_roles.selectability.coordinates import append_bias, whiten
 
 
 def gaussian(n, d, seed=0):
@@ -374,3 +374,16 @@ def test_depth_is_the_smallest_push_times_the_smallest_deviation():
     centred -= centred.mean(axis=0)
     deviations = np.linalg.svd(centred, compute_uv=False) / np.sqrt(len(keys))
     assert at.depth == pytest.approx(1e-7 / np.abs(centred).max() * deviations.min(), rel=1e-9)
+
+
+def test_a_key_pushed_outwards_moves_by_the_tolerance_and_its_bias_rises_by_it():
+    """In units of the scaled columns, which `B` turns into a change of the coordinates."""
+    keys, bias = gaussian(30, 3) * [1, 3, 10] + 5, gaussian(30, 1)
+    bias += keys @ [[1.0], [-2.0], [0.3]]
+    at = append_bias(whiten(keys[None], 1e-9, 1e-3), bias.T, 1e-9, 1e-3)
+    away = keys - keys.mean(axis=0)
+    away /= 2.0 ** at.exponent[0, :3]
+    change = np.c_[1e-3 * away / abs(away).max(axis=1, keepdims=True), np.full(30, 1e-3)] @ at.B[0].T
+    found = at.of(slice(None), slice(None))[0] * at.push[0, :, None]
+    found[:, -1] = at.raised[0] - at.last[0]
+    np.testing.assert_allclose(found, change, atol=1e-12)

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -55,9 +56,10 @@ def files(tmp_path, monkeypatch):
 
 def verdicts_in(path):
     """The table that --out wrote, and what the file says it was made from."""
-    table = pq.ParquetFile(path).read()
+    with Path(path).open("rb") as file:  # pyarrow takes no name that is not in UTF-8
+        table = pq.ParquetFile(file).read()
     assert table.schema.equals(SCHEMAS["key_verdicts"])
-    return table.to_pandas(), json.loads(pq.read_schema(path).metadata[b"config"])
+    return table.to_pandas(), json.loads(table.schema.metadata[b"config"])
 
 
 def last_error(capsys):
@@ -83,15 +85,16 @@ def last_error(capsys):
     ],
 )
 def test_verdicts_of_a_file(files, name, options, taken, capsys):
-    """Every digit of a text is read, and every number of half precision is taken exactly."""
+    """Every digit of a text is read, and every number of half precision is taken exactly. The name is no UTF-8."""
     on_interrupt = signal.getsignal(signal.SIGINT)
-    assert main([name, *options, "--out", "verdicts.parquet"]) == 0
+    out = "gr\udcf6\udcdfe.parquet"
+    assert main([name, *options, "--out", out]) == 0
     assert signal.getsignal(signal.SIGINT) is on_interrupt
     dtype = {"bfloat16.safetensors": torch.bfloat16, "float16.safetensors": torch.float16}.get(
         name, torch.float32
     )
     keys = torch.tensor(KEYS).to(dtype).to(torch.float64 if name.endswith("csv") else torch.float32).numpy()
-    expected, (table, _) = certify(keys), verdicts_in("verdicts.parquet")
+    expected, (table, _) = certify(keys), verdicts_in(out)
     assert table.verdict.tolist() == expected.verdict.tolist()
     np.testing.assert_array_equal([table.margin, table.residual], [expected.margin, expected.residual])
     inner = table[table.verdict == "unselectable"].iloc[0]
@@ -231,13 +234,6 @@ def test_verdicts_are_written_before_anything_is_printed(files, monkeypatch):
 def test_a_certificate_that_does_not_hold_is_not_called_verified(files, capsys, monkeypatch):
     monkeypatch.setattr(command_line, "certify", lambda keys, *options: certify(keys[::-1], *options))
     assert main(["keys.npy"]) == 2 and "does not hold" in last_error(capsys)
-
-
-def test_verdicts_are_written_under_a_name_that_is_no_utf8(files):
-    out = files / "gr\udcf6\udcdfe.parquet"
-    assert main(["keys.npy", "--out", str(out)]) == 0
-    with out.open("rb") as file:
-        assert pq.ParquetFile(file).metadata.num_rows == 50
 
 
 def test_the_input_is_never_overwritten(files, capsys):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from layernorm_roles.selectability.boundary import _solve, in_hull_exactly, surely_inside
+from layernorm_roles.selectability.corral import add, new_corral
 
 
 def smallest_coordinate(point, corners):
@@ -81,3 +82,12 @@ CORNERS, THIRDS, WIDE = [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)], [1 / 3] * 3, [(0.0
 def test_a_point_is_exactly_in_the_hull_of_its_support(corners, point, weights, inside):
     points, n = np.array([*corners, point]), len(corners)
     assert in_hull_exactly(points, n, np.arange(n), np.array(weights), biased=False) == inside
+
+
+def test_a_point_in_the_affine_hull_of_the_atoms_joins_no_corral():
+    """Whatever rounding leaves between the two."""
+    for points in np.random.default_rng(0).standard_normal((50, 4, 5)):
+        points[2] = 0.3 * points[0] + 0.7 * points[1]
+        corral, target = new_corral(5), np.zeros(5)
+        joined = [add(corral, m, name, points, target, 1.0) for m, name in ((0, 0), (1, 1), (2, 2), (2, 3))]
+        assert joined == [True, True, False, True]

@@ -48,9 +48,7 @@ class RecordingModel:
     @property
     def longest(self) -> int | None:
         """The largest number of tokens that the model can read; None if its configuration does not say."""
-        config = self.network.config
-        config = config.get_text_config() if hasattr(config, "get_text_config") else config
-        return getattr(config, "max_position_embeddings", None)
+        return getattr(self.network.config.get_text_config(), "max_position_embeddings", None)
 
     @torch.no_grad()
     def record(self, tokens: Sequence[int], change: NormChange | None = None) -> list[Layer]:

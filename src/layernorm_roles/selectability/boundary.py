@@ -6,8 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 _UNIT = 2.0**-53  # relative error of one operation in float64
-MOST_EXACT = 16
-"""Largest number of columns for which `in_hull_exactly` solves in rational arithmetic; beyond, a key takes seconds."""
+_MOST_EXACT = 16  # columns for which equations are solved in rational arithmetic; beyond, a key takes seconds
 NO_WEIGHT = 1e-9
 """Convex weights up to this count as rounding errors of 0, and their keys are left out of an exact combination."""
 
@@ -59,7 +58,7 @@ def in_hull_exactly(
     """
     d = points.shape[1]
     chosen = support[weights > NO_WEIGHT]
-    if d > MOST_EXACT or len(chosen) == 0:
+    if d > _MOST_EXACT or len(chosen) == 0:
         return False
     rows = [[Fraction(float(points[j, c])) for j in (*chosen, i)] for c in range(d)]
     bias = rows.pop() if biased else None

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from layernorm_roles.compiling import compilation_notice
 from layernorm_roles.selectability import coordinates, directions, search
 from layernorm_roles.selectability.arrays import Flags, Keys, Numbers, Rows, checked, double, row_blocks
-from layernorm_roles.selectability.boundary import MOST_EXACT, NO_WEIGHT, in_hull_exactly, surely_inside
+from layernorm_roles.selectability.boundary import NO_WEIGHT, in_hull_exactly, surely_inside
 from layernorm_roles.selectability.certificates import (
     BORDERLINE,
     SELECTABLE,
@@ -242,8 +242,6 @@ def _verdicts(
     if not biased:
         asked = inside & (result.whole & ~believed)[:, None] & (code == BORDERLINE)
         code[_in_a_simplex(result, keys, asked)] = UNSELECTABLE
-    if keys.shape[2] + biased > MOST_EXACT:
-        return code
     data = _with_bias(keys, bias)
     for a, i in np.argwhere((code == BORDERLINE) & (residual <= tolerance)).tolist():
         support, weights = result.support[a, i], result.weights[a, i]

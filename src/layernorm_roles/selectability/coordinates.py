@@ -67,31 +67,14 @@ class Coordinates:
             W *= self.inverse[matrices]
         return W if self.last is None else np.concatenate([W, self.last[matrices, rows, None]], axis=2)
 
-    def of_pairs(self, a: Int[np.ndarray, " k"], i: Int[np.ndarray, " k"]) -> Float[np.ndarray, "k r"]:
-        """Key i[j] of matrix a[j] in whitened coordinates, a row for each j; the numbers in `a` have to ascend."""
-        if self.whole is not None and self.last is None:
-            return self.whole[a, i]
-        some = [self.of(slice(b, b + 1), i[a == b])[0] for b in np.unique(a).tolist()]
-        return np.concatenate([np.empty((0, self.B.shape[1])), *some])
-
-    def queries_for_data(
-        self, queries: Float[np.ndarray, "a k r"]
-    ) -> tuple[Float[np.ndarray, "a k columns"], Float[np.ndarray, "a k"]]:
-        """Turn `queries` for whitened keys into queries for the original keys, divided by their sizes; also the sizes.
-
-        A size is the largest score that a query could make from entries as large as the data's. With a bias, the last
-        entry of a query is the bias's factor.
-        """
-        return of_size_one(queries @ self.B, self.exponent)
-
     def answers(self, queries: Float[np.ndarray, "a k r"]) -> Float[np.ndarray, "a k d"]:
         """Turn `queries` for whitened keys into queries for the original keys; a row of zeros means no query.
 
         With a bias, queries are divided by its factor (scores are then q.k_i + b_i), and 0 where that is not positive.
         """
-        if self.last is None:
-            return self.queries_for_data(queries)[0]
         queries, exponent = queries @ self.B, self.exponent
+        if self.last is None:
+            return of_size_one(queries, exponent)[0]
         last = queries[:, :, -1:]
         fixed = np.divide(queries, last, out=np.zeros_like(queries), where=last > 0)[:, :, :-1]
         # A query of 0 means none; where the bias alone decides, a tiny one, which changes no score, stands for it.

@@ -71,7 +71,7 @@ class Directions:
         self, at: Coordinates, rows: Rows, Q: Float[np.ndarray, "m k r"], given: Bool[np.ndarray, "m k"]
     ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
         """Try those of queries Q, for whitened keys `rows`, that are `given`; returns these keys' leads and rivals."""
-        queries, size = at.queries_for_data(Q)
+        queries, size = of_size_one(Q @ at.B, at.exponent)
         lead, rival = leads(self.keys, rows, queries, given & (size > 0), self.causal, self.bias)
         wins = lead > self.enough
         if self.bias is not None:
@@ -97,7 +97,8 @@ class Directions:
             poor_rounds += 2 * r * won < given.sum(axis=1)  # a search costs about as much as 2 r tries
             given &= (self.state[:, rows] == OPEN) & (poor_rounds <= 5)[:, None] & (rival >= 0)
             a, k = np.nonzero(given)
-            bisector = W[a, k] - at.of_pairs(a, rival[a, k])
+            rivals = [at.of(slice(b, b + 1), rival[b, given[b]])[0] for b in range(len(W))]
+            bisector = W[a, k] - np.concatenate(rivals)
             length = np.einsum("ij,ij->i", bisector, bisector)
             step = np.divide(2 * lead[a, k], length, out=np.zeros_like(length), where=length > 0)
             Q[a, k] -= step[:, None] * bisector
