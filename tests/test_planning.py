@@ -354,7 +354,7 @@ def test_time_limits_of_majority_jobs_grow_with_their_batches(size, seconds):
     assert found[f"mine/scale/{AT}/seeds_7_to_8"].minutes == 5 + math.ceil(seconds / 60)
 
 
-def test_time_limits_of_language_models_are_twice_the_estimate_on_a_cpu():
+def test_time_limits_of_language_models_are_twice_the_estimate_on_a_cpu(monkeypatch):
     preset = yaml.safe_load((PRESETS / "paper.yaml").read_text("utf-8"))
     paper = planning.configured(ROOT / "config.yaml", preset)
     assert batches.step_seconds(paper, "gpt") == pytest.approx(0.61, abs=0.005)
@@ -365,7 +365,8 @@ def test_time_limits_of_language_models_are_twice_the_estimate_on_a_cpu():
     model = {"layers": 9, "batch_size": 64, "steps": [100, 200], "runs_per_job": "all"}
     model["seeds"] = NONE | {"layernorm": 2}
     for device in ("cpu", "cuda"):
-        settings = settings_of(device=device, language_model={"only": ["gpt"], "gpt": model})
-        second = 2 * batches.step_seconds(settings, "gpt") if device == "cpu" else 0.03
-        (batch,) = batches.batches(settings, "language_model").values()
+        monkeypatch.setenv("LAYERNORM_ROLES_AUTO_DEVICE", device)
+        found = of({"device": "auto", "language_model": {"only": ["gpt"], "gpt": model}})
+        second = 2 * batches.step_seconds(found.settings, "gpt") if device == "cpu" else 0.03
+        (batch,) = found.training["language_model"].values()
         assert batch.minutes == 5 + math.ceil(600 * second / 60)

@@ -84,7 +84,8 @@ class Reproduction:
     @cached_property
     def training(self) -> dict[str, dict[str, Batch]]:
         """By section, majority or language_model, and name, the batches: runs that one process trains in turn."""
-        return {stage: batches.batches(self.settings, stage) for stage in batches.GROUPS}
+        chosen = {stage: choice.device for stage, choice in self.devices.items()}
+        return {stage: batches.batches(self.settings, stage, device) for stage, device in chosen.items()}
 
     @cached_property
     def sampled(self) -> list[str]:

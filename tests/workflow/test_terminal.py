@@ -9,7 +9,7 @@ from checkouts import ROOT, SMOKE, snakemake
 from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.tests import MockOutputSettings
 
-from snakemake_logger_plugin_layernorm_roles import LINE_CHARACTERS, LogHandler, LogHandlerSettings, _duration
+from snakemake_logger_plugin_layernorm_roles import DURATIONS, LINE_CHARACTERS, LogHandler, _duration
 from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
 
 
@@ -77,10 +77,10 @@ def test_the_time_left_of_a_run_of_which_nothing_is_known_is_that_of_what_was_se
 
 
 def test_the_kept_durations_are_those_of_the_rules_and_others_stop_nothing(tmp_path):
-    seconds = seconds_by_rule(ROOT / "results/published/tables/durations.csv")
+    seconds = seconds_by_rule(DURATIONS)
     assert seconds["majority_train"] > seconds["geometry"] > 0
     file = tmp_path / "durations.csv"
-    assert seconds_by_rule(file) == seconds_by_rule(None) == {}
+    assert seconds_by_rule(file) == {}
     header = "rule,jobs,wall_minutes\n"
     for text in ("", "a,b\n1,2\n", f"{header}x,0,1\n", f"{header}x\n"):
         file.write_text(text, encoding="utf-8")
@@ -94,7 +94,7 @@ def listening(monkeypatch):
     """A handler, its clock, and a function that tells it of an event."""
     common, now = MockOutputSettings(), [0.0]
     common.printshellcmds = common.show_failed_logs = False
-    made = LogHandler(common_settings=common, settings=LogHandlerSettings())
+    made = LogHandler(common_settings=common, settings=None)
     monkeypatch.setattr(time, "time", lambda: now[0])
     monkeypatch.setattr(made, "_watch", lambda: None)
 
@@ -123,6 +123,7 @@ def test_after_a_long_silence_a_line_says_how_far_the_run_is(listening, capsys):
 def test_the_end_of_a_long_job_is_said_with_the_time_left_and_that_of_the_run(listening, capsys):
     """Long is above ten seconds and above twice the mean of the jobs before; two of four jobs run at a time."""
     handler, now, tell = listening
+    assert handler._earlier == seconds_by_rule(DURATIONS)
     handler._earlier = {"train": 200.0}
     tell(LogEvent.RUN_INFO, stats={"train": 4, "total": 4})
     for job, log in ((1, "a/b"), (2, "c")):

@@ -2,7 +2,6 @@
 # again if its plan file is newer, or the copy of it that a job left whose results it reads; data are `ancient`. See
 # src/layernorm_roles/plan.py.
 import os
-import re
 import sys
 from difflib import get_close_matches
 from pathlib import Path
@@ -89,9 +88,7 @@ def or_end(find):
 
 def no_target(wildcards):
     """Raise ValueError, which says that `wildcards.word` is no target, and which targets are spelt like it."""
-    text = (REPOSITORY / "workflow/rules/targets.smk").read_text(encoding="utf-8")
-    targets = ["all", *re.findall(r"^(?:use rule \w+ as|rule) (\w+)", text, re.MULTILINE)]
-    near = " or ".join(get_close_matches(wildcards.word, targets)) or "another"
+    near = " or ".join(get_close_matches(wildcards.word, TARGETS)) or "another"
     raise ValueError(f"{wildcards.word}: no target; expected {near}: `snakemake --cores 1 help` lists all")
 
 
