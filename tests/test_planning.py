@@ -247,14 +247,6 @@ def test_a_command_that_a_text_shows_means_the_reproduction():
         assert exhibits.command_options(name, PRESETS) == (file and f" --configfile {file}")
 
 
-def test_each_stage_has_its_device(monkeypatch):
-    monkeypatch.setenv("LAYERNORM_ROLES_AUTO_DEVICE", "cuda")
-    found = of({"device": "auto"})
-    assert (found.devices["majority"].device, found.gpus("majority")) == ("cpu", 0)
-    assert (found.devices["language_model"].device, found.gpus("language_model")) == ("cuda", 1)
-    assert yaml.safe_load((PRESETS / "paper.yaml").read_text(encoding="utf-8"))["device"] == "auto"
-
-
 def test_results_without_verdicts_and_ones_own_are_nothing_to_compare_with(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files = [f"{name}/settings.json" for name in ("begun", "done", "mine")]
@@ -280,12 +272,8 @@ def here(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
-def settings_of(**sections):
-    return planning.configured(ROOT / "config.yaml", OVERLAY | sections)
-
-
 def of_majority(**experiments):
-    return settings_of(majority={"only": [*experiments], **experiments})
+    return of(OVERLAY | {"majority": {"only": [*experiments], **experiments}}).settings
 
 
 def test_runs_are_counted_width_by_rate_by_variant_by_seed():
@@ -332,7 +320,7 @@ MODELS["gpt_bytes"]["ceiling_seeds"] = 1
 
 
 def test_what_is_measured_is_asked_of_the_settings():
-    settings, found = settings_of(language_model=MODELS), {}
+    settings, found = of(OVERLAY | {"language_model": MODELS}).settings, {}
     for batch in batches.batches(settings, "language_model").values():
         for run in batches.measured(settings, batch):
             what = "".join(flag[0] for flag in ("keys", "ceilings", "samples") if run[flag])
@@ -354,10 +342,10 @@ def test_time_limits_of_majority_jobs_grow_with_their_batches(size, seconds):
     assert found[f"mine/scale/{AT}/seeds_7_to_8"].minutes == 5 + math.ceil(seconds / 60)
 
 
-def test_time_limits_of_language_models_are_twice_the_estimate_on_a_cpu(monkeypatch):
+def test_language_models_have_the_device_that_auto_means_and_on_a_cpu_twice_the_estimated_time(monkeypatch):
     preset = yaml.safe_load((PRESETS / "paper.yaml").read_text("utf-8"))
     paper = planning.configured(ROOT / "config.yaml", preset)
-    assert batches.step_seconds(paper, "gpt") == pytest.approx(0.61, abs=0.005)
+    assert paper.device == "auto" and batches.step_seconds(paper, "gpt") == pytest.approx(0.61, abs=0.005)
     bert = paper.language_model["bert"]
     assert bert.task == "labelled", "whose logits take no time"
     seconds = bert.batch_size * bert.context_length * bert.layers * (3e-6 + 1e-8 * bert.d_ff)
@@ -370,3 +358,5 @@ def test_time_limits_of_language_models_are_twice_the_estimate_on_a_cpu(monkeypa
         second = 2 * batches.step_seconds(found.settings, "gpt") if device == "cpu" else 0.03
         (batch,) = found.training["language_model"].values()
         assert batch.minutes == 5 + math.ceil(600 * second / 60)
+        assert (found.gpus("language_model"), found.gpus("majority")) == (int(device == "cuda"), 0)
+        assert found.plans["language_model/gpt/all"]["device"] == device
