@@ -78,9 +78,11 @@ def test_what_was_done_with_something_else_is_told(tmp_path):
     plan.check(tmp_path)  # nor is one that is no longer planned
     with pytest.raises(ValueError, match="never: no job has left a copy of its plan in origin/"):
         plan.check(tmp_path / "never")
-    assert not plan.begun(tmp_path)
-    (tmp_path / "data").mkdir()
-    assert plan.begun(tmp_path)
+    for name in ("data", "runs", "parquet"):
+        assert not plan.begun(tmp_path)
+        (tmp_path / name).mkdir()
+        assert plan.begun(tmp_path)
+        (tmp_path / name).rmdir()
 
 
 def planned_table(folder, job, config):

@@ -14,7 +14,7 @@ from torch import nn
 from layernorm_roles.compiling import processor
 from layernorm_roles.gpu import agreement
 from layernorm_roles.gpu.agreement import SMALLEST_SHARE, TOLERANCE, Derivatives, Operator
-from layernorm_roles.gpu.choice import DECIDED, choose, hand_down
+from layernorm_roles.gpu.choice import DECIDED, choose
 from layernorm_roles.gpu.device import GPU, Device, open_device
 
 
@@ -119,8 +119,7 @@ def test_auto_is_the_gpu_of_this_machine_and_jobs_mean_what_planning_meant(monke
     monkeypatch.setattr(torch.cuda, "device_count", lambda: number)
     choice = choose("auto")
     assert choice.device == device and f"finds {number or 'no GPU'} here" in choice.why
-    hand_down(choice)
-    hand_down(choose("cuda" if device == "cpu" else "cpu"))
+    assert choose("cuda" if device == "cpu" else "cpu").why == ""
     monkeypatch.setattr(torch.cuda, "is_available", None)
     assert choose("auto").device == device
 

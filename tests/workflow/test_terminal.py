@@ -151,6 +151,7 @@ def test_a_job_that_fails_on_a_cluster_says_why_unless_it_succeeds_at_last(liste
     text = f"ValueError: error: not at the start\n\n{own}\n\xff\n{own}\n{limit}\nslurmstepd: error: no\n"
     log.write_bytes(text.encode("latin-1"))
     tell(LogEvent.RUN_INFO, stats={"train": 3, "total": 3})
+    tell(None, msg="Complete log(s): of a run that may succeed")
     for job in (1, 2, 3):
         tell(LogEvent.JOB_INFO, jobid=job)
     tell(LogEvent.GROUP_ERROR, groupid="g", aux_logs=[str(log)], job_error_info=[{"jobid": 1}, {"jobid": 2}])
@@ -162,13 +163,14 @@ def test_a_job_that_fails_on_a_cluster_says_why_unless_it_succeeds_at_last(liste
     for job in (1, 2):
         tell(LogEvent.JOB_INFO, jobid=job, log=["logs/train.log"])
         tell(LogEvent.JOB_FINISHED, job_id=job)
+    tell(None, msg="Complete log(s): of a run that failed")
     handler.close()
     handler.close()
     said = [line.strip() for line in capsys.readouterr().err.splitlines()]
     assert said[1].endswith("FAILED    group g") and said[2:6] == [*own.split("\n"), limit, f"its log: {log}"]
     assert said[6].endswith("FAILED    train") and said[7] == refused
-    assert said[8:9] == ["1 job failed; the log says why:"] and "the same command goes on" in said[9]
-    assert len(said) == 10
+    assert said[8:10] == ["Complete log(s): of a run that failed", "1 job failed; the log says why:"]
+    assert "the same command goes on" in said[10] and len(said) == 11
 
 
 @pytest.mark.parametrize("option", ["dryrun", "verbose"])

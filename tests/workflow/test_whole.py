@@ -127,21 +127,6 @@ def test_a_damaged_file_is_named_with_the_logs_and_what_is_lost_is_made_again_wi
     assert {path: path.read_bytes() for path in lost} == before
 
 
-def test_a_text_that_lost_a_file_is_prepared_again_for_each_job_that_reads_it(smoke, tmp_path):
-    jobs = ("language_model/gpt/all", "measure/gpt/all", "placement/pre", "pretrained/minilm")
-    origins = [f"results/smoke/origin/{job}.json" for job in jobs]
-    tokens = [f"results/smoke/data/text/{text}/training.npy" for text in ("words", "bytes")]
-    aside = {smoke.folder / file: tmp_path / str(number) for number, file in enumerate((*origins, *tokens))}
-    for path, place in aside.items():
-        shutil.move(path, place)
-    planned = smoke.run("--dry-run", "--verbose", *origins)
-    for path, place in aside.items():
-        shutil.move(place, path)
-    for job in jobs:
-        assert re.search(rf"input: \S+/plan/{job}\.json, .*/training\.npy", planned), job
-    assert jobs_of(planned)["text"] == 1, "all four read one text"
-
-
 def test_snakemake_makes_its_own_report_with_captions(smoke):
     smoke.run("--report", "snakemake.html", "random_keys")
     caption = shown.FIGURES["figure_1c"].caption

@@ -95,8 +95,7 @@ rule check:
 
 rule readme:
     input:
-        f"{KEPT.folder}/parquet/claims.parquet",
-        f"{KEPT.folder}/settings.json",
+        claims=f"{KEPT.folder}/parquet/claims.parquet",
     log:
         f"{KEPT.folder}/logs/readme.log",
     localrule: True
