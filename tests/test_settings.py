@@ -281,6 +281,7 @@ def test_entries_name_only_what_differs_and_only_some_are_kept():
     models = DEFAULT["language_model"]["bert"] | WRITTEN["language_model"]["gpt"]
     assert found["language_model"]["gpt"] == models
     assert load(merged(WRITTEN, overlay | {"language_model": {}})).majority["mine"].seeds == {"scale": 2}
+    assert [*resolve(merged(WRITTEN, {"majority": {"only": "d8"}}))["majority"]] == ["d8"]
 
 
 @pytest.mark.parametrize("written", ["1e3", "1_000", "1000.0", "'1.0e+3'"])

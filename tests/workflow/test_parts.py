@@ -60,12 +60,7 @@ def test_an_example_of_the_guide_plans_no_more_than_its_part(tmp_path, name, tex
 HUB = {"kind": "hub", "dataset": "a", "split": "s", "column": "c", "label_column": "l"}
 ON_GPU = {"name": "gpu", "device": "cuda", "threads_per_training": 2, "text": {"words": {"corpus": HUB}}}
 ON_GPU["language_model"] = {"bert": {"task": "labelled"} | {key: HUB for key in ("training", "validation")}}
-MEMORY = {
-    "majority_train": 1500,
-    "language_model_train": 4000,
-    "language_model_measure": 2000,
-    "tables": 1500,
-}
+MEMORY = {"majority_train": 1500, "language_model_train": 4000, "language_model_measure": 2000}
 
 
 def test_every_job_reads_what_the_jobs_of_its_plan_make_and_asks_for_what_the_settings_say(tmp_path):

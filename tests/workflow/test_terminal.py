@@ -181,6 +181,8 @@ def test_a_dry_run_prints_counts_and_long_lines_are_cut_but_with_verbose(option,
         tell(LogEvent.RUN_INFO, msg="counts", stats={"train": 1200, "draw": 3, "total": 1203})
     for text in (line, f"{line}yz"):
         tell(None, msg=text)
+    if option == "dryrun":
+        handler.close()
     said = capsys.readouterr().err.splitlines()
     handler.close()
     if option == "verbose":
