@@ -43,8 +43,7 @@ class Plan(dict[str, Any]):
 
     def of(self, job: str) -> dict[str, Any]:
         """The plan of `job`, whose result this plan's job reads; raises ValueError if it was planned anew since."""
-        folder = next(folder for folder in self.path.parents if folder.name == FOLDER)
-        other = Plan(folder / f"{job}.json")
+        other = Plan(self.path.parents[self["job"].count("/")] / f"{job}.json")
         if hash_of(other) != self["made_by"][job]:
             raise ValueError(f"{other.path}: planned anew since {self.path} was; run the command again")
         return dict(other)
