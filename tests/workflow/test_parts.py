@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 import yaml
-from checkouts import ROOT, TINY_RUNS, Checkout, snakemake
+from checkouts import ROOT, TINY_RUNS, Checkout, jobs_of, snakemake
 
 from layernorm_roles import planning
 
@@ -32,7 +32,7 @@ def planned(folder, *arguments):
     (folder / "examples").symlink_to(ROOT / "examples")
     done = elsewhere(folder, *arguments)
     assert done.returncode == 0, done.stdout
-    return {rule: int(n) for rule, n in re.findall(r"^(\w+) +(\d+)$", done.stdout, re.MULTILINE)}
+    return jobs_of(done.stdout)
 
 
 @pytest.mark.parametrize("part", ["random_keys", "majority", "language_model", "pretrained", "statements"])

@@ -72,7 +72,7 @@ def test_numbers_of_the_page_are_those_of_the_tables(smoke):
     assert f"{by_seed.mean():.1f}" in (smoke.results / "report.html").read_text(encoding="utf-8")
 
 
-def test_tables_say_what_they_come_from_and_every_job_has_a_log(smoke):
+def test_tables_say_what_they_come_from(smoke):
     origin = store.read_provenance(smoke.results / "parquet/majority_metrics.parquet")
     plan = json.loads(origin["config"])
     assert plan["settings"]["d8"]["steps"] == SMOKE["majority"]["d8"]["steps"]
@@ -81,9 +81,6 @@ def test_tables_say_what_they_come_from_and_every_job_has_a_log(smoke):
     metrics = store.read(smoke.results / "parquet/majority_metrics.parquet", "majority_metrics")
     runs = metrics[metrics.experiment == "d8"].groupby("variant").seed.unique().map(list)
     assert runs["dynamic_tanh"] == [1000] and runs["layernorm"] == [1000, 1001]
-    for log in ("majority_data/d8/seed_1000", "majority/d8/all", f"majority/{ALONE}"):
-        for file in (f"logs/{log}.log", f"benchmarks/{log}.tsv"):
-            assert (smoke.results / file).stat().st_size
 
 
 def test_a_finished_run_does_nothing_again_is_intact_and_can_be_set_beside_another(smoke):
