@@ -20,20 +20,14 @@ def test_what_was_written_is_read_and_has_the_checksum_that_sha256sum_checks(tmp
     assert files.sha256_of(tmp_path / "b.txt", tmp_path / "a.txt") == both
 
 
-def test_each_flipped_bit_and_each_cut_is_noticed(tmp_path):
-    path, whole = tmp_path / "a.bin", bytes(range(32))
+@pytest.mark.parametrize("content", [b"", b"0123456", b"01234567\n", b"01234577"])
+def test_a_flipped_bit_a_cut_and_an_addition_are_noticed(tmp_path, content):
+    path = tmp_path / "a.bin"
     with files.atomic_write(path) as partial:
-        partial.write_bytes(whole)
-    damaged = [whole[:position] for position in range(len(whole))]
-    for position in range(len(whole)):
-        for bit in range(8):
-            damaged.append(whole[:position] + bytes([whole[position] ^ 1 << bit]) + whole[position + 1 :])
-    for content in damaged:
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"a\.bin: damaged.*delete it and run again"):
-            files.read_bytes(path)
-    path.write_bytes(whole)
-    files.read_bytes(path)
+        partial.write_bytes(b"01234567")
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.bin: damaged.*delete it and run again"):
+        files.read_bytes(path)
 
 
 def test_a_missing_file_a_missing_checksum_and_a_wrong_checksum_are_told_apart(tmp_path):

@@ -56,6 +56,7 @@ class Output(list):
 Path("plan").mkdir()
 Path("plan/a.json").write_text('{"job": "a", "made_by": {}}')
 Path(".out.7.partial").touch()
+Path("log.txt").write_text("earlier")
 with job.job(SimpleNamespace(log=["log.txt"], input=Named(plan="plan/a.json"), output=Output(["out"]))) as plan:
     assert plan["job"] == "a" and not Path("origin").exists() and not Path(".out.7.partial").exists()
     if "fails" in sys.argv:
@@ -68,6 +69,7 @@ def test_a_job_that_passes_leaves_a_copy_of_its_plan(tmp_path, how):
     command = [sys.executable, "-c", PLANNED, how]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
     origin = tmp_path / "origin/a.json"
+    assert "earlier" not in (tmp_path / "log.txt").read_text()
     assert (done.returncode, origin.exists()) == ((0, True) if how == "passes" else (1, False)), done.stderr
     assert how == "fails" or origin.read_text() == (tmp_path / "plan/a.json").read_text()
 

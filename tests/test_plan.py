@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from errno import ENOSPC, EPERM
+from errno import ENOLCK, ENOSPC, EPERM
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -78,9 +78,11 @@ def test_what_was_done_with_something_else_is_told(tmp_path):
     plan.check(tmp_path)  # nor is one that is no longer planned
     with pytest.raises(ValueError, match="never: no job has left a copy of its plan in origin/"):
         plan.check(tmp_path / "never")
-    assert not plan.begun(tmp_path)
-    (tmp_path / "data").mkdir()
-    assert plan.begun(tmp_path)
+    for name in ("data", "runs", "parquet"):
+        assert not plan.begun(tmp_path)
+        (tmp_path / name).mkdir()
+        assert plan.begun(tmp_path)
+        (tmp_path / name).rmdir()
 
 
 def planned_table(folder, job, config):
@@ -123,6 +125,14 @@ def test_a_plan_file_that_cannot_be_written_is_named(tmp_path, monkeypatch, modu
     monkeypatch.setattr(getattr(plan, module), name, refuse)
     with pytest.raises(ValueError, match=f"data/a.json or its copy in origin/: {os.strerror(number)}"):
         write(tmp_path, PLANS)
+
+
+def test_where_files_cannot_be_locked_plans_are_written(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(ENOLCK, os.strerror(ENOLCK))
+
+    monkeypatch.setattr(plan.fcntl, "flock", refuse)
+    assert write(tmp_path, PLANS) == write(tmp_path, OTHER) == {*PLANS}
 
 
 HOLD = """

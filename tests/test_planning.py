@@ -44,16 +44,10 @@ def test_a_job_comes_after_those_whose_results_it_reads_and_knows_their_plans(sm
 
 
 def test_jobs_have_the_files_and_settings_of_their_stage(made, smoke):
-    ends = {job for job, each in smoke.items() if each["stage"] in EVIDENCE}
-    assert {*made.ends()} == {f"results/smoke/origin/{job}.json" for job in ends}
-    assert {*made.benchmarks()} == {f"results/smoke/benchmarks/{job}.tsv" for job in {*smoke} - ends}
-    placed = [f"results/smoke/runs/placement/{each}/position_probe.parquet" for each in ("pre", "post")]
-    assert made.parts("position_probe") == placed
+    computing = [job for job, each in smoke.items() if each["stage"] not in EVIDENCE]
+    assert made.benchmarks() == [f"results/smoke/benchmarks/{job}.tsv" for job in computing]
     assert smoke["tables/position_probe"]["settings"] == made.plain["statements"]["placement"]
     assert smoke["tables/key_selectability"]["settings"] == made.plain["language_model"]
-    (batch,) = (each for each in made.training["majority"].values() if each.group == "d8")
-    data = [f"results/smoke/data/majority/d8/seed_{seed}.parquet" for seed in (1000, 1001)]
-    assert made.majority_data(batch) == data
     assert {job for job, each in smoke.items() if "kept" in each} == {"draw/verdicts", "page"}
     assert {job for job in smoke if job.startswith("draw/")} < {*smoke["page"]["made_by"]}
 
@@ -169,8 +163,6 @@ def test_what_is_downloaded_is_named_by_the_jobs_that_read_it():
         if job.startswith("language_model/"):
             assert next(iter(each["made_by"])) == "text/words", "in the order in which the job reads"
     assert [name.split("_")[0] for name in found.hub_sources] == [*reads["text/words"], *parts]
-    paths = found.downloaded(found.text_sources("words")[:1])
-    assert paths == [f"results/default/data/downloads/{next(iter(found.hub_sources))}"]
 
 
 KEPT = "results/published/parquet/claims.parquet"
@@ -270,14 +262,6 @@ def test_a_command_that_a_text_shows_means_the_reproduction():
         assert exhibits.command_options(name, PRESETS) == (file and f" --configfile {file}")
 
 
-def test_each_stage_has_its_device(monkeypatch):
-    monkeypatch.setenv("LAYERNORM_ROLES_AUTO_DEVICE", "cuda")
-    found = of({"device": "auto"})
-    assert (found.devices["majority"].device, found.gpus("majority")) == ("cpu", 0)
-    assert (found.devices["language_model"].device, found.gpus("language_model")) == ("cuda", 1)
-    assert yaml.safe_load((PRESETS / "paper.yaml").read_text(encoding="utf-8"))["device"] == "auto"
-
-
 def test_results_without_verdicts_and_ones_own_are_nothing_to_compare_with(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files = [f"{name}/settings.json" for name in ("begun", "done", "mine")]
@@ -303,12 +287,8 @@ def here(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
-def settings_of(**sections):
-    return planning.configured(ROOT / "config.yaml", OVERLAY | sections)
-
-
 def of_majority(**experiments):
-    return settings_of(majority={"only": [*experiments], **experiments})
+    return of(OVERLAY | {"majority": {"only": [*experiments], **experiments}}).settings
 
 
 def test_runs_are_counted_width_by_rate_by_variant_by_seed():
@@ -355,7 +335,7 @@ MODELS["gpt_bytes"]["ceiling_seeds"] = 1
 
 
 def test_what_is_measured_is_asked_of_the_settings():
-    settings, found = settings_of(language_model=MODELS), {}
+    settings, found = of(OVERLAY | {"language_model": MODELS}).settings, {}
     for batch in batches.batches(settings, "language_model").values():
         for run in batches.measured(settings, batch):
             what = "".join(flag[0] for flag in ("keys", "ceilings", "samples") if run[flag])
@@ -377,18 +357,23 @@ def test_time_limits_of_majority_jobs_grow_with_their_batches(size, seconds):
     assert found[f"mine/scale/{AT}/seeds_7_to_8"].minutes == 5 + math.ceil(seconds / 60)
 
 
-def test_time_limits_of_language_models_are_twice_the_estimate_on_a_cpu():
+def test_language_models_have_the_device_that_auto_means_and_on_a_cpu_twice_the_estimated_time(monkeypatch):
     preset = yaml.safe_load((PRESETS / "paper.yaml").read_text("utf-8"))
     paper = planning.configured(ROOT / "config.yaml", preset)
-    assert batches.step_seconds(paper, "gpt") == pytest.approx(0.61, abs=0.005)
-    bert = paper.language_model["bert"]
-    assert bert.task == "labelled", "whose logits take no time"
-    seconds = bert.batch_size * bert.context_length * bert.layers * (3e-6 + 1e-8 * bert.d_ff)
-    assert batches.step_seconds(paper, "bert") == pytest.approx(seconds)
+    assert paper.device == "auto" and batches.step_seconds(paper, "gpt") == pytest.approx(0.61, abs=0.005)
+    for settings, task in ((paper, "labelled"), (of({}).settings, "masked")):
+        bert = settings.language_model["bert"]
+        logits = 0 if task == "labelled" else settings.text[bert.text].vocabulary * bert.d_model
+        token = bert.layers * (3e-6 + 1e-8 * bert.d_ff) + 6e-11 * logits
+        seconds = bert.batch_size * bert.context_length * token
+        assert bert.task == task and batches.step_seconds(settings, "bert") == pytest.approx(seconds)
     model = {"layers": 9, "batch_size": 64, "steps": [100, 200], "runs_per_job": "all"}
     model["seeds"] = NONE | {"layernorm": 2}
     for device in ("cpu", "cuda"):
-        settings = settings_of(device=device, language_model={"only": ["gpt"], "gpt": model})
-        second = 2 * batches.step_seconds(settings, "gpt") if device == "cpu" else 0.03
-        (batch,) = batches.batches(settings, "language_model").values()
+        monkeypatch.setenv("LAYERNORM_ROLES_AUTO_DEVICE", device)
+        found = of({"device": "auto", "language_model": {"only": ["gpt"], "gpt": model}})
+        second = 2 * batches.step_seconds(found.settings, "gpt") if device == "cpu" else 0.03
+        (batch,) = found.training["language_model"].values()
         assert batch.minutes == 5 + math.ceil(600 * second / 60)
+        assert (found.gpus("language_model"), found.gpus("majority")) == (int(device == "cuda"), 0)
+        assert found.plans["language_model/gpt/all"]["device"] == device

@@ -281,14 +281,21 @@ def test_entries_name_only_what_differs_and_only_some_are_kept():
     models = DEFAULT["language_model"]["bert"] | WRITTEN["language_model"]["gpt"]
     assert found["language_model"]["gpt"] == models
     assert load(merged(WRITTEN, overlay | {"language_model": {}})).majority["mine"].seeds == {"scale": 2}
+    assert [*resolve(merged(WRITTEN, {"majority": {"only": "d8"}}))["majority"]] == ["d8"]
 
 
 @pytest.mark.parametrize("written", ["1e3", "1_000", "1000.0", "'1.0e+3'"])
-def test_numbers_are_read_as_their_writer_meant_them(written):
-    given = f"majority: {{d8: {{steps: {written}, evaluate_every: {written}, learning_rate: 1e-3}}}}"
-    d8 = load(merged(WRITTEN, yaml.safe_load(given))).majority["d8"]
-    assert d8.steps == d8.evaluate_every == 1000 and d8.learning_rate == (0.001,)
-    assert isinstance(d8.steps, int) and isinstance(d8.evaluate_every, int)
+def test_numbers_are_read_as_their_writer_meant_them_and_one_of_several_is_a_list(written):
+    given = f"{{like: d8, steps: {written}, evaluate_every: {written}, d_model: 6, learning_rate: [1e-3, 1]}}"
+    mine = load(merged(WRITTEN, {"majority": {"mine": yaml.safe_load(given) | {"d_ff": None}}})).majority[
+        "mine"
+    ]
+    assert mine.steps == mine.evaluate_every == 1000 and mine.d_ff is None
+    assert mine.d_model == (6,) and mine.learning_rate == (0.001, 1.0)
+    assert [*map(type, (mine.steps, mine.evaluate_every, *mine.learning_rate))] == [int, int, float, float]
+    assert load(merged(WRITTEN, {"majority": {"d8": {"learning_rate": "1e-3"}}})).majority[
+        "d8"
+    ].learning_rate == (0.001,)
 
 
 def test_a_factor_is_a_norm_of_its_own_wherever_variants_are_named():
@@ -299,13 +306,6 @@ def test_a_factor_is_a_norm_of_its_own_wherever_variants_are_named():
     for each in (settings, load(json.loads(settings.model_dump_json()))):
         assert each.norm_class("big") == "projection*35.0" and each.norm_class("v") == "scale*0.1@values"
         assert [*each.majority["d8"].seeds][-2:] == ["big", "v"]
-
-
-def test_one_width_or_rate_and_a_list_of_them_are_kept_as_a_list():
-    written = {"like": "d8", "d_model": 6, "learning_rate": ["1e-3", 1], "d_ff": None}
-    mine = load(merged(WRITTEN, {"majority": {"mine": written}})).majority["mine"]
-    assert mine.d_model == (6,) and mine.learning_rate == (0.001, 1.0) and mine.d_ff is None
-    assert all(isinstance(rate, float) for rate in mine.learning_rate)
 
 
 def test_the_partitions_are_the_fewest_that_give_more_sequences_than_asked_as_in_the_paper():

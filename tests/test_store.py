@@ -137,6 +137,7 @@ def test_no_file_of_another_job_or_of_a_job_that_is_planned_otherwise_now_is_tak
     def plan():
         return planned(tmp_path, "tables", ["a", "b"])
 
+    assert planned(tmp_path, "measure/plan/all", ["a"]).of("a")["steps"] == 3, "whatever a model is called"
     before = plan()
     store.refuse_unplanned(before, [b, verdicts, a])
     other = r"b\.parquet: a file of another run \(job = 'b', expected 'a'; steps = 4"

@@ -55,9 +55,10 @@ class Batch(NamedTuple):
         return sorted({run["seed"] for run in self.runs})
 
 
-def batches(settings: Settings, stage: str) -> dict[str, Batch]:
+def batches(settings: Settings, stage: str, device: str = "cpu") -> dict[str, Batch]:
     """By name, the batches of training runs of the section `stage` of config.yaml, "majority" or "language_model".
 
+    `device`, "cpu" or "cuda", is where they train; the time limits of their jobs depend on it.
     One process trains a batch: "all" runs of an experiment or model, or at most `runs_per_job` runs that differ in the
     seed alone, so that full batches stay as they are when seeds are added.
     """
@@ -65,7 +66,7 @@ def batches(settings: Settings, stage: str) -> dict[str, Batch]:
     for group, entry in getattr(settings, stage).items():
         for runs in _split(list(runs_of(settings, stage, group)), entry.runs_per_job):
             name = _batch_name(group, runs, entry.runs_per_job)
-            by_name[name] = Batch(name, group, runs, _minutes(settings, stage, group, runs))
+            by_name[name] = Batch(name, group, runs, _minutes(settings, stage, device, group, runs))
     return by_name
 
 
@@ -144,11 +145,11 @@ def _batch_name(group: str, runs: tuple[Run, ...], per_job: int | str) -> str:
     return f"{_without_seed(runs[0])}/seeds_{runs[0]['seed']}_to_{runs[-1]['seed']}"
 
 
-def _minutes(settings: Settings, stage: str, group: str, runs: tuple[Run, ...]) -> int:
+def _minutes(settings: Settings, stage: str, device: str, group: str, runs: tuple[Run, ...]) -> int:
     entry = getattr(settings, stage)[group]
     if stage == "majority":
         seconds = len(runs) * entry.steps * MAJORITY_STEP * max(entry.batch_size, 6000) / 6000
-    elif settings.device == "cpu":
+    elif device == "cpu":
         seconds = 2 * sum(step_seconds(settings, group) * run["steps"] for run in runs)
     else:
         seconds = sum(GPU_STEP * run["steps"] for run in runs)

@@ -43,8 +43,7 @@ class Plan(dict[str, Any]):
 
     def of(self, job: str) -> dict[str, Any]:
         """The plan of `job`, whose result this plan's job reads; raises ValueError if it was planned anew since."""
-        folder = next(folder for folder in self.path.parents if folder.name == FOLDER)
-        other = Plan(folder / f"{job}.json")
+        other = Plan(self.path.parents[self["job"].count("/")] / f"{job}.json")
         if hash_of(other) != self["made_by"][job]:
             raise ValueError(f"{other.path}: planned anew since {self.path} was; run the command again")
         return dict(other)
@@ -129,15 +128,16 @@ def check(folder: str | Path) -> None:
     The message has a line for each, and for each plan file that differs from the copy of it that its finished job left.
     A folder without results is an error.
     """
-    faults, copies = [*files.faults(folder, UNCHECKED), *_of_other_runs(folder)], Path(folder, ORIGIN)
-    origins = sorted(copies.rglob("*.json"))
-    for origin in origins:
-        path = Path(folder, FOLDER, origin.relative_to(copies))
-        if path.is_file() and _text(path) != _text(origin):
+    there = sorted(Path(folder, ORIGIN).rglob("*.json"))
+    copies = {path.relative_to(Path(folder, ORIGIN)).as_posix(): _text(path) for path in there}
+    faults = [*files.faults(folder, UNCHECKED), *_of_other_runs(folder, copies)]
+    for name, text in copies.items():
+        path = Path(folder, FOLDER, name)
+        if path.is_file() and _text(path) != text:
             faults.append(
                 f"{path}: differs from its copy in {ORIGIN}/; run again, which makes its results anew"
             )
-    if not faults and not origins:
+    if not faults and not copies:
         raise ValueError(
             f"{folder}: no job has left a copy of its plan in {ORIGIN}/; is the configuration that of the run, and was "
             f"{ORIGIN}/ copied with the results?"
@@ -147,7 +147,7 @@ def check(folder: str | Path) -> None:
         raise ValueError("\n".join([f"{folder}: {files_are} not as this configuration makes them", *faults]))
 
 
-def _of_other_runs(folder: str | Path) -> Iterator[str]:
+def _of_other_runs(folder: str | Path, copies: Mapping[str, str | None]) -> Iterator[str]:
     """A sentence for each Parquet file in `folder` that was made from another plan than its job left a copy of."""
     import pyarrow.parquet as pq  # which no plan needs
 
@@ -155,8 +155,8 @@ def _of_other_runs(folder: str | Path) -> Iterator[str]:
         if path.suffix == ".parquet":
             try:
                 stated = json.loads((pq.read_schema(path).metadata or {}).get(b"config", b"{}"))
-                origin = _text(Path(folder, ORIGIN, f"{stated.get('job')}.json"))
-                provenance.refuse_contradiction(path, stated, json.loads(origin or "{}"))
+                origin = json.loads(copies.get(f"{stated.get('job')}.json") or "{}")
+                provenance.refuse_contradiction(path, stated, origin)
             except files.Unusable as fault:
                 yield str(fault)
             except (OSError, ValueError):  # a damaged file or copy, which its checksum or its plan tells

@@ -75,7 +75,9 @@ class Reproduction:
     @cached_property
     def devices(self) -> dict[str, Any]:
         """By section of config.yaml, majority or language_model, the `gpu.choice.Choice` of a device to train on."""
-        return {stage: choose(getattr(self.settings, key)) for stage, key in DEVICE_KEYS.items()}
+        wanted = {stage: getattr(self.settings, key) for stage, key in DEVICE_KEYS.items()}
+        chosen = {device: choose(device) for device in wanted.values()}
+        return {stage: chosen[device] for stage, device in wanted.items()}
 
     def gpus(self, stage: str) -> int:
         """Number of GPUs, 1 or 0, that a training job asks for; `stage` is majority or language_model."""
@@ -84,7 +86,8 @@ class Reproduction:
     @cached_property
     def training(self) -> dict[str, dict[str, Batch]]:
         """By section, majority or language_model, and name, the batches: runs that one process trains in turn."""
-        return {stage: batches.batches(self.settings, stage) for stage in batches.GROUPS}
+        chosen = {stage: choice.device for stage, choice in self.devices.items()}
+        return {stage: batches.batches(self.settings, stage, device) for stage, device in chosen.items()}
 
     @cached_property
     def sampled(self) -> list[str]:

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +16,6 @@ from typing import NamedTuple
 import yaml
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
-from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
 from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
 
@@ -48,18 +46,11 @@ UNPRINTED = (
 )
 """A message of Snakemake that contains one of these texts is not printed: there are better lines for it, or none."""
 
+DURATIONS = Path(__file__).parents[2] / "results/published/tables/durations.csv"
+"""The CSV file with what the jobs of the kept reproduction took, from which the time left is estimated at first."""
+
 WHY = re.compile(r"^(?:error: .*(?:\n\(details: .*\))?|slurmstepd: error: \*{3} .*)", re.MULTILINE)
 """A pattern of the lines in a cluster's log that say why a job failed: the job's own error line, or SLURM's."""
-
-
-@dataclass
-class LogHandlerSettings(LogHandlerSettingsBase):
-    """Options of this plugin on Snakemake's command line and in profiles, with the prefix --logger-layernorm-roles-."""
-
-    # Not Path | None, which Snakemake takes for a function.
-    durations: Path = field(
-        default=None, metadata={"help": "CSV file with what jobs took, for the time left"}
-    )
 
 
 class Job(NamedTuple):
@@ -82,7 +73,7 @@ class LogHandler(LogHandlerBase):
     def __post_init__(self) -> None:
         # Now, since Snakemake changes the working directory after this.
         self._folder = Path.cwd()
-        self._earlier = seconds_by_rule(self.settings and self.settings.durations)
+        self._earlier = seconds_by_rule(DURATIONS)
         self._remaining = Remaining({}, {})
         self._running: dict[int, Job] = {}
         self._failed: dict[int, Sequence[str]] = {}

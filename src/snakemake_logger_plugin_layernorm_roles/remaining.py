@@ -58,13 +58,13 @@ class Remaining:
         return max(left, 0.0) * elapsed / busy if busy else None
 
 
-def seconds_by_rule(file: Path | None) -> dict[str, float]:
+def seconds_by_rule(file: Path) -> dict[str, float]:
     """Mean seconds of a job by rule, from a CSV file with columns rule, jobs, wall_minutes; empty if it is faulty.
 
     A rule without minutes, since a benchmark file was gone, is left out.
     """
     try:
-        with Path(file or "").open(encoding="utf-8", newline="") as text:
+        with file.open(encoding="utf-8", newline="") as text:
             rows = [row for row in csv.DictReader(text) if row["wall_minutes"] != ""]
             return {row["rule"]: 60 * float(row["wall_minutes"]) / int(row["jobs"]) for row in rows}
     except (OSError, KeyError, TypeError, ValueError, ZeroDivisionError):

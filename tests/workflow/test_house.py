@@ -90,6 +90,21 @@ def test_nothing_in_the_sources_reaches_for(what):
     assert sorted(found) == sorted(allowed)
 
 
+CLUSTER = {"jobs", "cores", "latency-wait", "set-resource-scopes", "retries", "groups", "group-components"}
+CLUSTER |= {"executor", "default-resources"}
+
+
+def test_profiles_for_clusters_have_all_that_the_default_one_has():
+    """Snakemake takes nothing from the default profile where a command names another one."""
+    names = ("default", "slurm", "cluster-generic")
+    default, slurm, generic = (yaml.safe_load(text_of(f"profiles/{name}/config.yaml")) for name in names)
+    for profile, own in ((slurm, "slurm-|max-status-checks"), (generic, "cluster-generic-")):
+        assert {key for key in profile if not re.match(own, key)} == CLUSTER | {*default}
+        assert {key for key in default if profile[key] != default[key]} == {"max-jobs-per-timespan"}
+    different = {key for key in CLUSTER if slurm[key] != generic[key]}
+    assert different == {"executor", "default-resources"}
+
+
 def test_every_module_imports_only_from_the_floors_below_it():
     """In a process of its own, because import-linter switches off the loggers of the one it runs in."""
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]

@@ -95,6 +95,10 @@ def test_other_settings_make_again_what_depends_on_them_and_more_seeds_keep_the_
         assert f"{plan}: differs from its copy in origin/; run again" in done.stdout
     copied.configure(TINY)
     assert "  1 job\n" in copied.run(*TARGETS, "check")
+    rules = (copied.folder / "results/tiny/rules.json").stat()
+    shutil.rmtree(copied.folder / "results/tiny/parquet")
     change(copied, seeds=no_runs() | {"layernorm": 2, "mine": 1})
     assert "  3 jobs\n" in copied.run(*TARGETS), "data, a run, and the table"
     assert again(copied) == {}
+    now = (copied.folder / "results/tiny/rules.json").stat()
+    assert (now.st_mtime, now.st_ino) == (rules.st_mtime, rules.st_ino), "written before the first job alone"

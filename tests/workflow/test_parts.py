@@ -1,11 +1,14 @@
 """Parts alone, by the table in docs/guide.md; and the workflow from other folders and workflows."""
 
+import json
 import re
 import textwrap
 
 import pytest
 import yaml
-from checkouts import ROOT, TINY_RUNS, Checkout, snakemake
+from checkouts import ROOT, TINY_RUNS, Checkout, jobs_of, snakemake
+
+from layernorm_roles import planning
 
 GUIDE = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
 PARTS = {
@@ -18,13 +21,18 @@ SHOWN = re.findall(r"^    # (\w+\.yaml)[^\n]*\n((?:    .*\n)+)", GUIDE, re.MULTI
 """The configurations that the guide shows, by the name of their file."""
 
 
+def elsewhere(folder, *arguments):
+    """A dry run of the workflow in a folder without results."""
+    return snakemake(folder, "--snakefile", str(ROOT / "Snakefile"), "-n", *arguments, package=ROOT)
+
+
 def planned(folder, *arguments):
     """The number of jobs of each rule that a dry run plans in a folder without results."""
     (folder / "results").mkdir(exist_ok=True)
     (folder / "examples").symlink_to(ROOT / "examples")
-    done = snakemake(folder, "--snakefile", str(ROOT / "Snakefile"), "-n", *arguments, package=ROOT)
+    done = elsewhere(folder, *arguments)
     assert done.returncode == 0, done.stdout
-    return {rule: int(n) for rule, n in re.findall(r"^(\w+) +(\d+)$", done.stdout, re.MULTILINE)}
+    return jobs_of(done.stdout)
 
 
 @pytest.mark.parametrize("part", ["random_keys", "majority", "language_model", "pretrained", "statements"])
@@ -47,6 +55,70 @@ def test_an_example_of_the_guide_plans_no_more_than_its_part(tmp_path, name, tex
         measured.touch()
     found = planned(tmp_path, target, "--configfile", name)
     assert {*found} <= PARTS[part][0] | {"tables"} and (part in found) == (part == target), found
+
+
+HUB = {"kind": "hub", "dataset": "a", "split": "s", "column": "c", "label_column": "l"}
+ON_GPU = {"name": "gpu", "device": "cuda", "threads_per_training": 2, "text": {"words": {"corpus": HUB}}}
+ON_GPU["language_model"] = {"bert": {"task": "labelled"} | {key: HUB for key in ("training", "validation")}}
+MEMORY = {"majority_train": 1500, "language_model_train": 4000, "language_model_measure": 2000}
+
+
+def test_every_job_reads_what_the_jobs_of_its_plan_make_and_asks_for_what_the_settings_say(tmp_path):
+    """Of the whole reproduction: a job waits for the jobs that its plan names, reads files of each, and of no other."""
+    (tmp_path / "gpu.yaml").write_text(yaml.safe_dump(ON_GPU))
+    done, jobs, maker = elsewhere(tmp_path, "--verbose", "all", "--configfile", "gpu.yaml"), {}, {}
+    for rule, block in re.findall(r"^rule (?!all)(\w+):\n((?:    .+\n)+)", done.stdout, re.MULTILINE):
+        facts = dict(line.strip().partition(": ")[::2] for line in block.splitlines())
+        job = re.search(r"results/gpu/origin/(\S+)\.json", facts["output"])[1]
+        jobs[job] = rule, facts
+        maker |= dict.fromkeys(facts["output"].split(", "), job)
+    made = planning.Reproduction(planning.configured(ROOT / "config.yaml", ON_GPU), ROOT)
+    trained = made.training.items()
+    minutes = {
+        f"{stage}/{name}": each.minutes for stage, batches in trained for name, each in batches.items()
+    }
+    assert {*minutes} < {*jobs} == {*made.plans}, done.stdout
+    for job, (rule, facts) in jobs.items():
+        plan, *read = (file for file in facts["input"].split(", ") if file.startswith("results/"))
+        assert plan == f"results/gpu/plan/{job}.json" and facts["log"] == f"results/gpu/logs/{job}.log"
+        made_by = json.loads((tmp_path / plan).read_text())["made_by"]
+        assert [maker[file] for file in read if "/origin/" in file] == [*made_by]
+        data = {maker[file] for file in read if "/origin/" not in file}
+        assert data - {"settings", "durations"} == {*made_by}, job
+        text = {file for file, each in maker.items() if each.startswith("text/") and each in made_by}
+        assert text <= {*read}, "a text that lost a file is prepared again before it is read"
+        if job not in ("settings", "durations"):
+            assert facts["benchmark"] == f"results/gpu/benchmarks/{job}.tsv"
+        asked = {key: int(number) for key, number in re.findall(r"(\w+)=(\d+)", facts["resources"])}
+        on_gpu = rule == "language_model_train"
+        assert (facts.get("threads", "1"), asked.get("gpu", 0)) == (("2", 1) if on_gpu else ("1", 0))
+        assert job not in minutes or asked["runtime"] == minutes[job]
+        assert rule not in MEMORY or asked["mem_mb"] == MEMORY[rule]
+
+
+@pytest.mark.parametrize(
+    ("settings", "target", "says"),
+    [
+        (
+            {"text": {"words": {"corpus": {"kind": "files", "paths": ["a/*"]}}}},
+            "language_model",
+            "text.words: no file",
+        ),
+        (
+            {"pretrained": {"minilm": {"package": None, "folder": None, "path": "a"}}},
+            "pretrained",
+            "pretrained.minilm.path = 'a'",
+        ),
+        ({}, "help", "{here}/results/tiny: expected a folder, or nothing; move away"),
+    ],
+)
+def test_what_is_not_there_or_in_the_way_stops_planning_with_one_line(tmp_path, settings, target, says):
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(settings | {"name": "tiny"}))
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/tiny").touch() if target == "help" else None
+    done = elsewhere(tmp_path, target, "--configfile", "tiny.yaml")
+    assert done.returncode == 1 and f"\nerror: {says.format(here=tmp_path)}" in done.stdout, done.stdout
+    assert 'File "' not in done.stdout
 
 
 TINY = {"name": "tiny", "device": "cpu", "majority": {"only": ["mine"]}}

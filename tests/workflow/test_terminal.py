@@ -9,7 +9,7 @@ from checkouts import ROOT, SMOKE, snakemake
 from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.tests import MockOutputSettings
 
-from snakemake_logger_plugin_layernorm_roles import LINE_CHARACTERS, LogHandler, LogHandlerSettings, _duration
+from snakemake_logger_plugin_layernorm_roles import DURATIONS, LINE_CHARACTERS, LogHandler, _duration
 from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
 
 
@@ -77,10 +77,10 @@ def test_the_time_left_of_a_run_of_which_nothing_is_known_is_that_of_what_was_se
 
 
 def test_the_kept_durations_are_those_of_the_rules_and_others_stop_nothing(tmp_path):
-    seconds = seconds_by_rule(ROOT / "results/published/tables/durations.csv")
+    seconds = seconds_by_rule(DURATIONS)
     assert seconds["majority_train"] > seconds["geometry"] > 0
     file = tmp_path / "durations.csv"
-    assert seconds_by_rule(file) == seconds_by_rule(None) == {}
+    assert seconds_by_rule(file) == {}
     header = "rule,jobs,wall_minutes\n"
     for text in ("", "a,b\n1,2\n", f"{header}x,0,1\n", f"{header}x\n"):
         file.write_text(text, encoding="utf-8")
@@ -94,7 +94,7 @@ def listening(monkeypatch):
     """A handler, its clock, and a function that tells it of an event."""
     common, now = MockOutputSettings(), [0.0]
     common.printshellcmds = common.show_failed_logs = False
-    made = LogHandler(common_settings=common, settings=LogHandlerSettings())
+    made = LogHandler(common_settings=common, settings=None)
     monkeypatch.setattr(time, "time", lambda: now[0])
     monkeypatch.setattr(made, "_watch", lambda: None)
 
@@ -123,6 +123,7 @@ def test_after_a_long_silence_a_line_says_how_far_the_run_is(listening, capsys):
 def test_the_end_of_a_long_job_is_said_with_the_time_left_and_that_of_the_run(listening, capsys):
     """Long is above ten seconds and above twice the mean of the jobs before; two of four jobs run at a time."""
     handler, now, tell = listening
+    assert handler._earlier == seconds_by_rule(DURATIONS)
     handler._earlier = {"train": 200.0}
     tell(LogEvent.RUN_INFO, stats={"train": 4, "total": 4})
     for job, log in ((1, "a/b"), (2, "c")):
@@ -150,6 +151,7 @@ def test_a_job_that_fails_on_a_cluster_says_why_unless_it_succeeds_at_last(liste
     text = f"ValueError: error: not at the start\n\n{own}\n\xff\n{own}\n{limit}\nslurmstepd: error: no\n"
     log.write_bytes(text.encode("latin-1"))
     tell(LogEvent.RUN_INFO, stats={"train": 3, "total": 3})
+    tell(None, msg="Complete log(s): of a run that may succeed")
     for job in (1, 2, 3):
         tell(LogEvent.JOB_INFO, jobid=job)
     tell(LogEvent.GROUP_ERROR, groupid="g", aux_logs=[str(log)], job_error_info=[{"jobid": 1}, {"jobid": 2}])
@@ -161,13 +163,14 @@ def test_a_job_that_fails_on_a_cluster_says_why_unless_it_succeeds_at_last(liste
     for job in (1, 2):
         tell(LogEvent.JOB_INFO, jobid=job, log=["logs/train.log"])
         tell(LogEvent.JOB_FINISHED, job_id=job)
+    tell(None, msg="Complete log(s): of a run that failed")
     handler.close()
     handler.close()
     said = [line.strip() for line in capsys.readouterr().err.splitlines()]
     assert said[1].endswith("FAILED    group g") and said[2:6] == [*own.split("\n"), limit, f"its log: {log}"]
     assert said[6].endswith("FAILED    train") and said[7] == refused
-    assert said[8:9] == ["1 job failed; the log says why:"] and "the same command goes on" in said[9]
-    assert len(said) == 10
+    assert said[8:10] == ["Complete log(s): of a run that failed", "1 job failed; the log says why:"]
+    assert "the same command goes on" in said[10] and len(said) == 11
 
 
 @pytest.mark.parametrize("option", ["dryrun", "verbose"])
@@ -178,6 +181,8 @@ def test_a_dry_run_prints_counts_and_long_lines_are_cut_but_with_verbose(option,
         tell(LogEvent.RUN_INFO, msg="counts", stats={"train": 1200, "draw": 3, "total": 1203})
     for text in (line, f"{line}yz"):
         tell(None, msg=text)
+    if option == "dryrun":
+        handler.close()
     said = capsys.readouterr().err.splitlines()
     handler.close()
     if option == "verbose":

@@ -31,7 +31,6 @@ if CLONE.is_dir() and not CLONE.samefile(INSTALLED) and modules(CLONE) != module
     )
 
 from layernorm_roles import exhibits, plan, planning
-from layernorm_roles.gpu.choice import hand_down
 from layernorm_roles.job import search_garbage_rarely
 
 search_garbage_rarely()
@@ -57,7 +56,6 @@ except (ValueError, OSError) as fault:
 EXHIBITS = {THIS.settings.name: THIS.exhibits, KEPT.name: KEPT}
 
 for CHOICE in {*THIS.devices.values()}:
-    hand_down(CHOICE)
     if CHOICE.why:
         print(f"device = auto, which means {CHOICE.device}: {CHOICE.why}", file=sys.stderr)
 

@@ -14,9 +14,6 @@ rule tables:
         f"{RUN}/benchmarks/tables/{{table}}.tsv"
     wildcard_constraints:
         table="|".join(THIS.in_parts),
-    resources:
-        mem_mb=doubling(1500),
-        runtime=doubling(5),
     script:
         "../scripts/collect_table.py"
 
@@ -35,9 +32,6 @@ rule claims:
         "results/{name}/logs/claims.log",
     benchmark:
         "results/{name}/benchmarks/claims.tsv"
-    resources:
-        mem_mb=doubling(1500),
-        runtime=doubling(5),
     script:
         "../scripts/judge_claims.py"
 
@@ -73,9 +67,6 @@ rule page:
         "results/{name}/logs/page.log",
     benchmark:
         "results/{name}/benchmarks/page.tsv"
-    resources:
-        mem_mb=doubling(1500),
-        runtime=doubling(5),
     script:
         "../scripts/write_page.py"
 

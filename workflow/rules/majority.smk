@@ -13,9 +13,6 @@ rule majority_data:
         f"{RUN}/logs/majority_data/{{experiment}}/seed_{{seed}}.log",
     benchmark:
         f"{RUN}/benchmarks/majority_data/{{experiment}}/seed_{{seed}}.tsv"
-    resources:
-        mem_mb=doubling(1000),
-        runtime=doubling(5),
     script:
         "../scripts/generate_majority_data.py"
 

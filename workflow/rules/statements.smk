@@ -14,9 +14,6 @@ rule geometry:
         f"{RUN}/logs/geometry.log",
     benchmark:
         f"{RUN}/benchmarks/geometry.tsv"
-    resources:
-        mem_mb=doubling(1500),
-        runtime=doubling(5),
     script:
         "../scripts/measure_geometry.py"
 
@@ -32,9 +29,6 @@ rule batch_dependence:
         f"{RUN}/logs/batch_dependence.log",
     benchmark:
         f"{RUN}/benchmarks/batch_dependence.tsv"
-    resources:
-        mem_mb=doubling(1500),
-        runtime=doubling(5),
     script:
         "../scripts/measure_batch_dependence.py"
 
@@ -51,9 +45,6 @@ rule fusion:
         f"{RUN}/logs/fusion.log",
     benchmark:
         f"{RUN}/benchmarks/fusion.tsv"
-    resources:
-        mem_mb=doubling(1500),
-        runtime=doubling(10),
     script:
         "../scripts/measure_fusion.py"
 
@@ -69,9 +60,6 @@ rule score_scale:
         f"{RUN}/logs/score_scale.log",
     benchmark:
         f"{RUN}/benchmarks/score_scale.tsv"
-    resources:
-        mem_mb=doubling(1500),
-        runtime=doubling(10),
     script:
         "../scripts/measure_score_scale.py"
 

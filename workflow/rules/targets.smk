@@ -163,8 +163,7 @@ rule check:
 rule readme:
     """Write the findings of results/published/ into README.md."""
     input:
-        f"{KEPT.folder}/parquet/claims.parquet",
-        f"{KEPT.folder}/settings.json",
+        claims=f"{KEPT.folder}/parquet/claims.parquet",
     log:
         f"{KEPT.folder}/logs/readme.log",
     localrule: True

@@ -8,7 +8,7 @@ with job(snakemake):
     folder, other = snakemake.params.folder, snakemake.params.against
     if other is None:
         raise ValueError("compare: with what? snakemake --cores all compare --config against=published")
-    out = Path(folder, "tables", f"compare_{Path(other).name}")
-    for line in compare(folder, other, out.with_suffix(".csv"), out.with_suffix(".md")):
+    out = f"{folder}/tables/compare_{Path(other).name}"
+    for line in compare(folder, other, f"{out}.csv", f"{out}.md"):
         print(line, flush=True)
     print(f"All claims, side by side: {out}.md", flush=True)

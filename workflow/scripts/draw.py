@@ -5,4 +5,5 @@ with job(snakemake) as plan:
     from layernorm_roles.evidence.draw import draw_groups
 
     store.refuse_unplanned(plan, snakemake.input.tables)
-    draw_groups(plan, snakemake.input.tables, [path for path in snakemake.output if "/origin/" not in path])
+    drawn = [path for path in snakemake.output if path != snakemake.output.origin]
+    draw_groups(plan, snakemake.input.tables, drawn)

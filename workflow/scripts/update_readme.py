@@ -3,4 +3,4 @@ from layernorm_roles.job import job
 with job(snakemake):
     from layernorm_roles.evidence.page import findings
 
-    findings.update_readme("README.md", snakemake.input[0])
+    findings.update_readme("README.md", snakemake.input.claims)

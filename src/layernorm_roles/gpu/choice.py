@@ -19,7 +19,8 @@ class Choice(NamedTuple):
 def choose(wanted: str) -> Choice:
     """The device that a value of config.yaml means: "auto", "cpu" or "cuda".
 
-    "auto" means the GPU of this machine if torch finds one, else the CPU. Whether "cuda" exists is not checked here.
+    "auto" means the GPU of this machine if torch finds one, else the CPU, also in the processes that this one starts.
+    Whether "cuda" exists is not checked here.
     """
     if wanted != "auto":
         return Choice(wanted, "")
@@ -29,10 +30,5 @@ def choose(wanted: str) -> Choice:
 
     number = torch.cuda.device_count() if torch.cuda.is_available() else 0
     why = f"torch {torch.__version__} finds {f'{number} here' if number else 'no GPU here'}"
-    return Choice("cuda" if number else "cpu", why)
-
-
-def hand_down(choice: Choice) -> None:
-    """Let "auto" mean the device of `choice` in the processes that this one starts, if config.yaml says "auto"."""
-    if choice.why:
-        os.environ[DECIDED] = choice.device
+    os.environ[DECIDED] = "cuda" if number else "cpu"
+    return Choice(os.environ[DECIDED], why)

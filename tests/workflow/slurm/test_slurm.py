@@ -158,8 +158,8 @@ def test_every_job_ran_in_slurm_and_the_results_are_complete(ran):
         ("majority", 4, 1, 1, 1500, 1, 6),
         ("language_model", 2, 1, 1, 1500, 1, 6),
         # Small jobs share a submission, two side by side.
-        ("majority_data", 1, 3, 2, 2000, 0, 2 * 5),
-        ("tables", 1, 2, 2, 3000, 0, 5),
+        ("majority_data", 1, 3, 2, 3000, 0, 2 * 10),
+        ("tables", 1, 2, 2, 3000, 0, 10),
         ("draw", 1, 2, 2, 4000, 0, 10),
     ],
 )
