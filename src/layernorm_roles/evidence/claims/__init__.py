@@ -8,7 +8,7 @@ says how findings make a verdict.
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,6 @@ from layernorm_roles.evidence.analysis.estimate import holm
 from layernorm_roles.evidence.claims import preregistration
 from layernorm_roles.evidence.claims.claim import Claim, claims
 from layernorm_roles.evidence.claims.comparison import RATIO, Tables
-from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
 from layernorm_roles.provenance import joined
 from layernorm_roles.schemas import SCHEMAS
 
@@ -30,20 +29,13 @@ TABLES = tuple(dict.fromkeys([*(name for claim in CLAIMS for name in claim.table
 """Names of the Parquet tables of a reproduction that the tests of claims may read."""
 
 
-class Judged(NamedTuple):
-    """The tables `claims` and `comparisons` as data frames, which the function `judge` makes."""
+def judge(
+    tables: Tables, at_the_start: Mapping[str, str] = {}, settings: Mapping[str, Any] = {}
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the tables claims and comparisons: the verdict on every claim, and each number that its test compares.
 
-    claims: pd.DataFrame
-    """Table `claims`: a row with number, interval and verdict for every claim."""
-    comparisons: pd.DataFrame
-    """Table `comparisons`: a row for each number that a claim's test compares, in the order of the claims."""
-
-
-def judge(tables: Tables, at_the_start: Mapping[str, str] = {}, settings: Mapping[str, Any] = {}) -> Judged:
-    """Return the verdict on every claim and the comparisons behind it, from the `tables` that a reproduction has.
-
-    `at_the_start` has the hash of each claim's rule when the reproduction began. A rule whose hash with today's
-    `settings` of the reproduction is another one was made after the data.
+    `tables` are those that a reproduction has; `at_the_start` has the hash of each claim's rule when it began. A rule
+    whose hash with today's `settings` of the reproduction is another one was made after the data.
     """
     today = preregistration.rule_hashes(CLAIMS, settings)
     outcomes = [(claim, claim.judge(tables)) for claim in CLAIMS]
@@ -57,7 +49,7 @@ def judge(tables: Tables, at_the_start: Mapping[str, str] = {}, settings: Mappin
         rows.append(row | {"rule_fixed": "before" if before else "after"})
         compared += claim.comparisons(outcome)
     comparisons = pd.DataFrame(compared, columns=SCHEMAS["comparisons"].names)
-    return Judged(pd.DataFrame(rows), comparisons.astype({"n_runs": "Int64", "met": "boolean"}))
+    return pd.DataFrame(rows), comparisons.astype({"n_runs": "Int64", "met": "boolean"})
 
 
 def judge_files(
@@ -75,9 +67,9 @@ def judge_files(
     chosen = {name: path for name, path in inputs.items() if name in TABLES}
     provenance = joined((store.read_provenance(path) for path in chosen.values()), {})
     tables = {name: store.read(path, name) for name, path in chosen.items()}
-    judged = judge(tables, preregistration.read_rules(rules), settings)
-    store.write(judged.claims, "claims", out_claims, provenance)
-    store.write(judged.comparisons, "comparisons", out_comparisons, provenance)
+    claims, comparisons = judge(tables, preregistration.read_rules(rules), settings)
+    store.write(claims, "claims", out_claims, provenance)
+    store.write(comparisons, "comparisons", out_comparisons, provenance)
 
 
 def on_common_scale(claims: pd.DataFrame) -> pd.DataFrame:
@@ -95,16 +87,3 @@ def on_common_scale(claims: pd.DataFrame) -> pd.DataFrame:
     reported = numbers.reported.where(numbers.reported != 0)
     scaled = {name: numbers[column] / reported for name, column in zip(names, columns, strict=True)}
     return claims.assign(**scaled)
-
-
-__all__ = [
-    "CLAIMS",
-    "MEANINGS",
-    "TABLES",
-    "Claim",
-    "Judged",
-    "Verdict",
-    "judge",
-    "judge_files",
-    "on_common_scale",
-]
