@@ -50,7 +50,10 @@ NUMBERS = {
         "measured ci_low ci_high control_measured control_low control_high reported n_seeds also_passed_by verdict "
         "reason",
     ),
-    "comparisons": (["claim", "comparison", "statistic", "asked"], "estimate ci_low ci_high n_runs met role"),
+    "comparisons": (
+        ["claim", "number", "comparison", "asked"],
+        "statistic estimate ci_low ci_high unit n_runs met role",
+    ),
 }
 
 

@@ -57,13 +57,13 @@ PER_CENT, POINTS, NATS = " %", " points", " nats"
 def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()) -> Measured:
     """Return a final loss of a language model in nats per token: a row a seed, a column a variant and a baseline.
 
-    `column` is train_loss or valid_loss. The baselines are the model without attention, of equal seeds or, for a model
-    of BASELINES, in the mean, and the frequencies of tokens (`UNIGRAM`). Beside them stand the losses before training.
-    Raises Untestable if one of `variants` is missing, or if its best learning rate is the lowest or highest tried.
+    `column` is train_loss or valid_loss. The baseline is the loss of the tokens' frequencies (`UNIGRAM`). Beside them
+    stand the losses before training. Raises Untestable if one of `variants` is missing, or if its best learning rate is
+    the lowest or highest tried.
     """
     metrics = tables[LOSSES]
     runs = models.runs_at_best_rate(metrics, model)
-    for variant in (name for name in variants if name not in (NO_ATTENTION_VARIANT, UNIGRAM)):
+    for variant in (name for name in variants if name != UNIGRAM):
         chosen = runs[runs.variant == variant]
         single = ((metrics.model == model) & (metrics.variant == variant)).any()
         few = "only 1 seed, which cannot choose its own learning rate, of" if single else "no"
@@ -71,8 +71,6 @@ def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()
         refuse_rate_at_grid_end(chosen.at_end, chosen.base_learning_rate, f"{model} with {label(variant)}")
     before = metrics[(metrics.model == model) & (metrics.step == 0)].merge(runs[models.RUN])
     last, first = (each.pivot(index="seed", columns="variant", values=column) for each in (runs, before))
-    bare = models.losses_without_attention(metrics, model)
-    last[NO_ATTENTION_VARIANT] = bare.mean() if model in models.BASELINES else bare
     last[UNIGRAM] = runs.groupby("seed").unigram_loss.mean()
     return Measured(last.join(first.add_prefix(BEFORE_TRAINING)))
 
