@@ -33,19 +33,6 @@ def changed(before, after):
     return {name for name in before if before[name] != after[name]}
 
 
-def test_a_threshold_changes_the_rules_that_name_it():
-    def with_number(name, value):
-        own = [{**claim.numbers, name: value} if name in claim.numbers else {} for claim in claims.CLAIMS]
-        pairs = zip(claims.CLAIMS, own, strict=True)
-        copies = [claim.model_copy(update={"numbers": new} if new else {}) for claim, new in pairs]
-        return changed(hashes(), hashes(of=copies))
-
-    assert len(set(hashes().values())) == len(hashes())
-    assert with_number("FLAT", 2e-3) == {"plane", "plane_affine"}
-    assert {"faster", "faster_best_rate"} <= with_number("steps_ratio", 4.0) < set(CLAIMS), "of the paper"
-    assert {"faster", "size_or_projection"} <= with_number("TEST_LOSS", 0.4) < set(CLAIMS)
-
-
 def test_the_words_and_the_role_of_a_claim_belong_to_its_rule_and_where_it_is_from_does_not():
     """The word stands for any other text; as the part it gives the claim another role."""
     words = {"statement", "setting", "statistic", "unit", "control", "rule", "part"}
