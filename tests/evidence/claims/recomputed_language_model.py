@@ -84,7 +84,7 @@ def stable_rates(t, model, loss) -> pd.Series:
 def learnt(t, model: str = "gpt_bytes") -> float:
     """The ratio of the steps to half of attention without scaling and with it; of runs that never do, the last."""
     m = t["language_model_metrics"].query("model == @model")
-    runs = arrivals(m, ["seed", "variant"], "valid_loss", half(t, model))
+    runs = arrivals(m[m.steps == m.steps.max()], ["seed", "variant"], "valid_loss", half(t, model))
     steps = np.log(runs.steps.fillna(runs.last_step)).unstack()
     return float(np.exp((steps.projection - steps.layernorm).mean()))
 

@@ -89,6 +89,7 @@ def test_a_single_seed_is_not_tested(name):
 
 
 BESIDE = [
+    ("geometry", worlds.geometry(deviation=1e-3), {"layernorm, deviation from the ellipsoid": 1e-3}),
     ("fusion_residual", worlds.fusion(FUSION), {"residual, trained language models": 70}),
     ("fusion_norm", worlds.fusion(FUSION), {"norm, trained language models": 70, "norm, d = 8": 2.55}),
     (
@@ -96,6 +97,7 @@ BESIDE = [
         worlds.batch_dependence(0.1, -0.5, spread=0.0),
         {
             "batchnorm, 4 sequences": 0.25,
+            "layernorm, largest change": 0.1 / 3,  # in one of three seeds and at one of four sizes
             "batchnorm, 25% of padding": 0.5 / 3,
             "batchnorm, 75% of padding": 0.55,
         },

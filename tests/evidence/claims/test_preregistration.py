@@ -33,19 +33,6 @@ def changed(before, after):
     return {name for name in before if before[name] != after[name]}
 
 
-def test_a_threshold_changes_the_rules_that_name_it():
-    def with_number(name, value):
-        own = [{**claim.numbers, name: value} if name in claim.numbers else {} for claim in claims.CLAIMS]
-        pairs = zip(claims.CLAIMS, own, strict=True)
-        copies = [claim.model_copy(update={"numbers": new} if new else {}) for claim, new in pairs]
-        return changed(hashes(), hashes(of=copies))
-
-    assert len(set(hashes().values())) == len(hashes())
-    assert with_number("FLAT", 2e-3) == {"plane", "plane_affine"}
-    assert {"faster", "faster_best_rate"} <= with_number("steps_ratio", 4.0) < set(CLAIMS), "of the paper"
-    assert {"faster", "size_or_projection"} <= with_number("TEST_LOSS", 0.4) < set(CLAIMS)
-
-
 def test_the_words_and_the_role_of_a_claim_belong_to_its_rule_and_where_it_is_from_does_not():
     """The word stands for any other text; as the part it gives the claim another role."""
     words = {"statement", "setting", "statistic", "unit", "control", "rule", "part"}
@@ -135,14 +122,14 @@ def test_what_is_asked_again_gets_the_verdict_of_its_own_runs_and_rules_and_noth
     assert [name for name, *pair in zip(CLAIMS, *rows, strict=True) if len({*pair}) > 1] == [
         "random_keys_layernorm"
     ]
-    rows = [table.set_index("claim").loc["random_keys_layernorm"] for table in (after, alone.claims)]
+    rows = [table.set_index("claim").loc["random_keys_layernorm"] for table in (after, alone[0])]
     assert rows[0].verdict == rows[1].verdict == "reproduced" and rows[0].rule_fixed == "before"
     assert (
         rows[0].setting
         == f"{rows[1].setting} Asked again, on seeds from 50,000 on, because runs on other seeds left it undecided."
     )
     assert {*after.rule_fixed[after.claim != "random_keys_layernorm"]} == {"after"}
-    taken = [table[table.claim == "random_keys_layernorm"] for table in (compared_after, alone.comparisons)]
+    taken = [table[table.claim == "random_keys_layernorm"] for table in (compared_after, alone[1])]
     assert [*taken[0].estimate] == [*taken[1].estimate] != []
     kept = compared_after[compared_after.claim == "random_keys"]
     assert [*kept.estimate] == [*compared[compared.claim == "random_keys"].estimate] != []
@@ -150,11 +137,11 @@ def test_what_is_asked_again_gets_the_verdict_of_its_own_runs_and_rules_and_noth
 
 
 def test_the_kept_run_vouches_for_the_claims_whose_words_and_numbers_it_began_with():
-    """A claim that was restated or added since is no longer one of them."""
+    """A threshold, a word or a setting that changes by mistake is noticed; if on purpose, the kept tables are old."""
     at_start = preregistration.read_rules(KEPT / "rules.json")
     written = json.loads((KEPT / "rules.json").read_text(encoding="utf-8"))
     assert written == {"commit": "d4208cce1f57129729ed8cbdce5bc995630a78b5", "rules": at_start}
     settings = json.loads((KEPT / "settings.json").read_text(encoding="utf-8"))
     today, kept = hashes(settings), TABLES["claims"].set_index("claim").rule_fixed
     before = {name for name, rule in today.items() if at_start.get(name) == rule}
-    assert before <= set(kept.index[kept == "before"]) and len(before) > len(today) / 2
+    assert before == set(kept.index[kept == "before"]) and len(before) > len(today) / 2

@@ -284,6 +284,11 @@ def test_angles_are_compared_with_the_papers_at_the_last_step_that_both_have():
     assert row.reported == 74 - 32 and row.reason == "Angles are compared at step 4,000."
 
 
+def test_runs_that_do_not_get_there_are_named_if_the_verdict_rests_on_them():
+    lost = {"floors": {"layernorm_small": 0.7}}
+    assert verdict_on("faster", **of("ratios")(*FAST, 1.0, **lost))[1].reason == ""
+
+
 def test_a_small_layernorm_at_its_best_rate_is_shown_where_it_ran():
     rows = verdict_on("faster_best_rate", **at_rates(AT_SECOND, SLOWER, AT_SECOND, SLOWER))[1].rows
     assert rows["layernorm_small over layernorm"].estimate == pytest.approx(1.2 / 0.4, rel=0.1)

@@ -165,6 +165,11 @@ def test_known_worlds(name, world, expected):
     assert_judged(name, world(), expected)
 
 
+def test_a_layer_of_a_pretrained_model_has_its_own_number_of_keys():
+    rows = verdict_on("heads_of_practical_width", **pretrained_heads())[1].rows
+    assert rows["layer 1"].statistic == "unselectable keys in the heads, 0 of 1,600"
+
+
 def test_what_is_asked_of_a_width_are_half_and_twice_the_gaussian_keys():
     asked = verdict_on("head_widths", **more())[1].rows["d_head = 4"].asked
     assert asked == f"at most {200 * LAW[4]:.3g} and more than {50 * LAW[4]:.3g}"

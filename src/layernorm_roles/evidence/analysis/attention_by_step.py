@@ -43,9 +43,7 @@ class Dose(NamedTuple):
     """A variant of the norm that computes `size` times what the built-in norm `family` computes."""
 
     family: str
-    """Name of the built-in norm: layernorm, projection or scale."""
     size: float
-    """The factor by which the variant's outputs are larger than those of the built-in norm."""
 
 
 FAMILIES = {(True, True): "layernorm", (True, False): "projection", (False, True): "scale"}

@@ -22,7 +22,7 @@ def narrower(keys: pd.DataFrame, model: str) -> dict[int, str]:
     stream = keys[(keys.site == "after_norm") & (keys.texts == "long") & (keys.variant == "layernorm")]
     sizes = stream.groupby("model", sort=False)[["dimensions", "n_keys"]].max()
     widths = in_heads(keys).groupby("model", sort=False).dimensions.max()
-    if model not in sizes.index or model not in widths.index:
+    if model not in sizes.index.intersection(widths.index):
         return {}
     alike = sizes.index[(sizes == sizes.loc[model]).all(axis=1)].intersection(widths.index, sort=False)
     narrow = widths[alike][lambda d: d < widths[model]].drop_duplicates().sort_values()
@@ -53,9 +53,8 @@ def gaussian_percent(keys: pd.DataFrame, fewer: int = 0) -> float:
     are all others or (causal) those before it. NaN without rows.
     """
     sizes = keys.groupby(["n_keys", "dimensions", "causal"]).size()
-    percents = [
-        100 * expected_unselectable(int(n), int(d) - fewer, bool(causal)) / n for n, d, causal in sizes.index
-    ]
+    expected = [expected_unselectable(int(n), int(d) - fewer, bool(causal)) for n, d, causal in sizes.index]
+    percents = 100 * np.array(expected) / sizes.index.get_level_values("n_keys")
     return float((sizes * percents).sum() / sizes.sum()) if len(sizes) else float("nan")
 
 

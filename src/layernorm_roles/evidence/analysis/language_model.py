@@ -18,7 +18,6 @@ RUN = ["variant", "seed", *POINT]
 CHECKPOINTS = ("initial", "final")
 """Names of the checkpoints whose keys are tested: before training and after."""
 
-
 BASELINES = {"gpt_rates": "gpt", "bytes_rates": "gpt_bytes", "bytes_rates_small": "gpt_bytes"}
 """For models that are not trained without attention, the model whose runs without attention are their baseline."""
 
@@ -106,11 +105,9 @@ def gain_over_unigram(metrics: pd.DataFrame, model: str, variant: str) -> pd.Ser
 
     Empty if the table lacks the variant, or if the model's task has no unigram loss.
     """
-    losses, unigram = (
-        final_losses(metrics, model, column).reindex(columns=[variant])[variant]
-        for column in ("valid_loss", "unigram_loss")
-    )
-    return (unigram - losses).dropna()
+    runs = runs_at_best_rate(metrics, model).set_index("seed").sort_index()
+    runs = runs[runs.variant == variant]
+    return (runs.unigram_loss - runs.valid_loss).dropna()
 
 
 def baselines(metrics: pd.DataFrame) -> pd.DataFrame:
@@ -129,11 +126,9 @@ def baselines(metrics: pd.DataFrame) -> pd.DataFrame:
             worth = worth_of_attention(metrics, model, variant)
             row = {"model": model, "variant": variant, "seeds": len(own), "step": int(losses.step.max())}
             row |= {"no_attention_loss": bare.mean(), "unigram_loss": unigram[variant].mean()}
-            for name, values in (
-                ("valid_loss", own),
-                ("gain_over_unigram", gain_over_unigram(metrics, model, variant)),
-                ("worth_of_attention", worth[:0] if variant == NO_ATTENTION_VARIANT else worth),
-            ):
+            estimated = {"valid_loss": own, "gain_over_unigram": gain_over_unigram(metrics, model, variant)}
+            estimated["worth_of_attention"] = worth[:0] if variant == NO_ATTENTION_VARIANT else worth
+            for name, values in estimated.items():
                 row |= zip((name, f"{name}_low", f"{name}_high"), Estimate.of_any(values), strict=True)
             rows.append(row)
     return pd.DataFrame(rows)
@@ -146,20 +141,18 @@ def losses_by_rate(metrics: pd.DataFrame, share: float) -> pd.DataFrame:
     without attention by at least `share` of what LayerNorm is), train_loss and valid_loss (nats per token, means over
     runs that did not diverge), valid_loss_low and valid_loss_high (95 % interval; NaN for fewer than two runs).
     """
-    single, rows = set(of_single_points(metrics).model), []
+    single, rows, place = set(of_single_points(metrics).model), [], ["steps", "variant", "base_learning_rate"]
     for model, own in metrics[~metrics.model.isin(single)].groupby("model", sort=False):
         scale = attention(metrics, model)
         if np.isnan(scale.worth):
             scale = attention(metrics, BASELINES.get(model, model))
-        for (steps, variant, rate), runs in ends(own, model).groupby(
-            ["steps", "variant", "base_learning_rate"]
-        ):
+        for here, runs in ends(own, model).groupby(place):
             sound = runs[np.isfinite(runs.valid_loss)]
             learnt = int((runs.valid_loss <= scale.learnt(share)).sum())
             counts = (len(runs), len(runs) - len(sound), learnt)
             valid = Estimate.of_any(sound.valid_loss)
-            rows.append((model, steps, variant, rate, *counts, sound.train_loss.mean(), *valid))
-    columns = ["model", "steps", "variant", "base_learning_rate", "runs", "diverged", "learnt", "train_loss"]
+            rows.append((model, *here, *counts, sound.train_loss.mean(), *valid))
+    columns = ["model", *place, "runs", "diverged", "learnt", "train_loss"]
     return pd.DataFrame(rows, columns=[*columns, "valid_loss", "valid_loss_low", "valid_loss_high"])
 
 

@@ -126,11 +126,8 @@ def last_rows(metrics: pd.DataFrame) -> pd.DataFrame:
     """Each run's last row of majority_metrics; with infinite test loss and accuracy 0 if it diverged or ended early."""
     last = metrics.sort_values("step").groupby(RUN).tail(1)
     lost = (last.step < last.groupby("experiment").step.transform("max")) | ~np.isfinite(last.test_loss)
-    masked = {
-        "test_loss": last.test_loss.mask(lost, np.inf),
-        "test_accuracy": last.test_accuracy.mask(lost, 0.0),
-    }
-    return last.assign(**masked)
+    worst = {"test_loss": np.inf, "test_accuracy": 0.0}
+    return last.assign(**{column: last[column].mask(lost, value) for column, value in worst.items()})
 
 
 By = Literal["loss", "accuracy", "speed"]

@@ -49,16 +49,14 @@ def shares_below(ceilings: pd.DataFrame) -> pd.DataFrame:
     (pairs, not counted, whose bounds enclose the threshold).
     """
     rows, ceilings = [], by_layer(ceilings)
-    heads = (ceilings.pairs // ceilings.n_keys).groupby([ceilings[name] for name in _PLACE]).max()
-    pairs = ceilings.groupby(_PLACE).pairs.sum()
+    ceilings = ceilings.assign(heads=ceilings.pairs // ceilings.n_keys)
     for threshold in THRESHOLDS:
         open_ = number_below(ceilings, threshold, "lower") - number_below(ceilings, threshold)
-        undecided = 100 * open_.groupby([ceilings[name] for name in _PLACE]).sum() / pairs
+        places = ceilings.assign(open=open_).groupby(_PLACE)
+        heads, undecided = places.heads.max(), 100 * places.open.sum() / places.pairs.sum()
         for place, values in below(ceilings, threshold).items():
-            shares = values.dropna()
-            rows.append(
-                (*place, threshold, *Estimate.of_any(shares), len(shares), heads[place], undecided[place])
-            )
+            shares, counted = values.dropna(), (heads[place], undecided[place])
+            rows.append((*place, threshold, *Estimate.of_any(shares), len(shares), *counted))
     columns = ["threshold", "percent", "low", "high", "contexts", "heads", "undecided_percent"]
     return pd.DataFrame(rows, columns=[*_PLACE, *columns])
 

@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ from layernorm_roles.evidence.analysis.estimate import holm
 from layernorm_roles.evidence.claims import preregistration
 from layernorm_roles.evidence.claims.claim import Claim, claims
 from layernorm_roles.evidence.claims.comparison import RATIO, Tables
-from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
+from layernorm_roles.evidence.claims.rules import Verdict
 from layernorm_roles.provenance import joined
 from layernorm_roles.schemas import SCHEMAS
 
@@ -31,20 +31,15 @@ TABLES = tuple(dict.fromkeys([*(name for claim in CLAIMS for name in claim.table
 """Names of the Parquet tables of a reproduction that the tests of claims may read."""
 
 
-class Judged(NamedTuple):
-    """The tables `claims` and `comparisons` as data frames, which the function `judge` makes."""
-
-    claims: pd.DataFrame
-    """Table `claims`: a row with number, interval and verdict for every claim."""
-    comparisons: pd.DataFrame
-    """Table `comparisons`: a row for each number that a claim's test compares, in the order of the claims."""
+Judged = tuple[pd.DataFrame, pd.DataFrame]
+"""The tables claims and comparisons of a reproduction."""
 
 
 def judge(tables: Tables, at_the_start: Mapping[str, str] = {}, settings: Mapping[str, Any] = {}) -> Judged:
-    """Return the verdict on every claim and the comparisons behind it, from the `tables` that a reproduction has.
+    """Return the tables claims and comparisons: the verdict on every claim, and each number that its test compares.
 
-    `at_the_start` has the hash of each claim's rule when the reproduction began. A rule whose hash with today's
-    `settings` of the reproduction is another one was made after the data.
+    `tables` are those that a reproduction has; `at_the_start` has the hash of each claim's rule when it began. A rule
+    whose hash with today's `settings` of the reproduction is another one was made after the data.
     """
     today = preregistration.rule_hashes(CLAIMS, settings)
     outcomes = [(claim, claim.judge(tables)) for claim in CLAIMS]
@@ -58,7 +53,7 @@ def judge(tables: Tables, at_the_start: Mapping[str, str] = {}, settings: Mappin
         rows.append(row | {"rule_fixed": "before" if before else "after"})
         compared += claim.comparisons(outcome)
     comparisons = pd.DataFrame(compared, columns=SCHEMAS["comparisons"].names)
-    return Judged(pd.DataFrame(rows), comparisons.astype({"n_runs": "Int64", "met": "boolean"}))
+    return pd.DataFrame(rows), comparisons.astype({"n_runs": "Int64", "met": "boolean"})
 
 
 def judge_files(
@@ -76,16 +71,18 @@ def judge_files(
     `again` is the folder of a reproduction with other seeds, by which `asked_again` judges what these leave undecided.
     """
     chosen = {name: Path(path) for name, path in inputs.items() if name in TABLES}
-    judged, paths = _judged(chosen, rules, settings), [*chosen.values()]
+    tables, paths = _judged(chosen, rules, settings), [*chosen.values()]
     if again is not None:
         second = json.loads(files.read_bytes(Path(again, "settings.json")))
         there = sorted(Path(again, "parquet").glob("*.parquet"))
         others = {path.stem: path for path in there if path.stem in TABLES}
-        judged = asked_again(judged, _judged(others, Path(again, "rules.json"), second), second["first_seed"])
+        tables = asked_again(tables, _judged(others, Path(again, "rules.json"), second), second["first_seed"])
         paths += others.values()
     provenance = joined((store.read_provenance(path) for path in paths), {})
-    store.write(judged.claims, "claims", out_claims, provenance)
-    store.write(judged.comparisons, "comparisons", out_comparisons, provenance)
+    for table, name, out in zip(
+        tables, ("claims", "comparisons"), (out_claims, out_comparisons), strict=True
+    ):
+        store.write(table, name, out, provenance)
 
 
 def _judged(paths: Mapping[str, Path], rules: str | Path, settings: Mapping[str, Any]) -> Judged:
@@ -94,12 +91,12 @@ def _judged(paths: Mapping[str, Path], rules: str | Path, settings: Mapping[str,
 
 
 def asked_again(first: Judged, second: Judged, first_seed: int) -> Judged:
-    """Return `first`, where claims without a verdict have the rows of `second` if these have one.
+    """Return the tables `first`, where claims without a verdict have the rows of `second` if these have one.
 
     The runs of `second` have other seeds, from `first_seed` on, which the claim's setting then says.
     """
-    verdicts = second.claims.set_index("claim").verdict
-    undecided = first.claims.claim[first.claims.verdict == Verdict.NOT_TESTED]
+    verdicts = second[0].set_index("claim").verdict
+    undecided = first[0].claim[first[0].verdict == Verdict.NOT_TESTED]
     chosen = {name for name in undecided if verdicts[name] != Verdict.NOT_TESTED}
     order = {claim.name: place for place, claim in enumerate(CLAIMS)}
 
@@ -108,8 +105,8 @@ def asked_again(first: Judged, second: Judged, first_seed: int) -> Judged:
         return both.iloc[both.claim.map(order).argsort(kind="stable")].reset_index(drop=True)
 
     said = f" Asked again, on seeds from {first_seed:,} on, because runs on other seeds left it undecided."
-    rows = second.claims.assign(setting=second.claims.setting + said)
-    return Judged(merged(first.claims, rows), merged(first.comparisons, second.comparisons))
+    rows = second[0].assign(setting=second[0].setting + said)
+    return merged(first[0], rows), merged(first[1], second[1])
 
 
 def on_common_scale(claims: pd.DataFrame) -> pd.DataFrame:
@@ -127,17 +124,3 @@ def on_common_scale(claims: pd.DataFrame) -> pd.DataFrame:
     reported = numbers.reported.where(numbers.reported != 0)
     scaled = {name: numbers[column] / reported for name, column in zip(names, columns, strict=True)}
     return claims.assign(**scaled)
-
-
-__all__ = [
-    "CLAIMS",
-    "MEANINGS",
-    "TABLES",
-    "Claim",
-    "Judged",
-    "Verdict",
-    "asked_again",
-    "judge",
-    "judge_files",
-    "on_common_scale",
-]

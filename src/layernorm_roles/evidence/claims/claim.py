@@ -6,7 +6,6 @@ append `source_adds` and `statement_adds` to its source and statement, and are p
 are data, a list of `Request`: which columns of a measured quantity to compare, and what to ask.
 """
 
-import inspect
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainValidator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, model_validator
 
 from layernorm_roles.evidence.analysis.estimate import LEVEL, NOTHING
 from layernorm_roles.evidence.analysis.paper import reported
@@ -128,28 +127,23 @@ class Request(BaseModel):
     quantity: Annotated[
         Quantity, PlainValidator(lambda name: QUANTITIES[one_of(QUANTITIES, name, "quantity")])
     ]
-    of: str | None
-    """The experiment of the majority task, or the model, whose runs are compared; None for whole tables."""
-    elsewhere: bool = False
-    """Whether `of` is another experiment or model than that of the claim."""
+    of: str | None = None
+    """The experiment of the majority task, or the model, whose runs are compared, if they are not the claim's."""
     if_lacking: Literal["leave out", "cannot tell"] | None = None
     """What becomes of the comparison if a column or experiment is missing; None: the claim cannot be tested then."""
-    also: Annotated[str, AfterValidator(partial(one_of, PASSING, what="value of also"))] | None = None
+    also: Literal[*PASSING] | None = None
     """A beginning of column names, see PASSING: readers are told if the columns with it meet what is asked as well."""
 
     @model_validator(mode="before")
     @classmethod
     def _from_entry(cls, entry: Mapping[str, Any]) -> dict[str, Any]:
-        fields = dict(entry)
-        if "alone" in fields:
-            fields["over"] = [fields.pop("alone")]
-        if "over" in fields:
-            fields["names"] = fields.pop("over")
-        for kind in ASKED.keys() & fields.keys():
-            fields |= {"asked": kind, "number": fields.pop(kind)}
-        if "plus" in fields:
-            times, *names = fields.pop("plus")
+        fields = {key: each for key, each in entry.items() if key not in ("over", "alone", "plus", *ASKED)}
+        fields["names"] = entry.get("over") or [entry.get("alone")]
+        if "plus" in entry:
+            times, *names = entry["plus"]
             fields["less"] = (-number(times), *names)
+        for kind in ASKED.keys() & entry.keys():
+            fields |= {"asked": kind, "number": entry[kind]}
         return fields
 
     @model_validator(mode="after")
@@ -160,23 +154,21 @@ class Request(BaseModel):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of all columns that the request reads: those that it compares, and those of `less`."""
-        return (*self.names, *(self.less[1:] if self.less else ()))
+        """The names of the columns that the request compares, and of those in `less`."""
+        return (*self.names, *(self.less or ())[1:])
 
     def comparison(self, columns: Sequence[str], value: Value, **fields: Any) -> Comparison:
-        """Return the comparison of `columns`, of which `value` was measured, with further `fields` of Comparison."""
-        unit, number, question = self.quantity.unit, self.number, None
+        """Return the comparison of `columns`, of which `value` was measured, with these `fields` of Comparison."""
+        unit, number = self.quantity.unit, self.number
         than = " over " if unit == RATIO else " minus "
-        words = than.join(columns) + (f", {self.of}" if self.elsewhere else "")
+        words = than.join(columns) + (f", {self.of}" if self.of else "")
         if self.less:
             times, *others = self.less
             words += f", {'less' if times > 0 else 'plus'} {abs(times):g} times ({than.join(others)})"
-        if self.asked:
-            if isinstance(number, list):
-                number = number[int(columns[0].split()[-1]) - 1]  # that of the column's layer
-            question = ask(self.asked, number, unit)
-        fields = {"role": self.role} | fields
-        return Comparison(words, value, question, unit=unit, **fields)
+        if isinstance(number, list):
+            number = number[int(columns[0].split()[-1]) - 1]  # that of the column's layer
+        question = ask(self.asked, number, unit) if self.asked else None
+        return Comparison(words, value, question, unit=unit, **{"role": self.role} | fields)
 
     def comparisons(self, measured: Measured, beginning: str = "") -> list[Comparison]:
         """Return the request's comparisons of what was `measured`, in the columns whose names have this `beginning`.
@@ -192,19 +184,22 @@ class Request(BaseModel):
         return rows
 
 
-def compare(requests: Sequence[Request], reported: Any, tables: Tables) -> Outcome:
-    """Return the outcome of the comparisons that a claim asks for; `reported` is the source's number, or one a layer.
+def compare(requests: Sequence[Request], of: str | None, reported: Any, tables: Tables) -> Outcome:
+    """Return the outcome of the comparisons that a claim asks for, of its experiment or model `of`.
 
-    Columns of one experiment or model that must be there are measured together, and an optional one along with them.
+    `reported` is the source's number, or one a layer. Columns of one experiment or model that must be there are
+    measured together, and an optional one along with them.
     """
     measure = cache(lambda quantity, of, columns: quantity.measure(tables, of, columns))
-    required, rows, alike, passing = [], [], [], {}
+    needed = {(each.quantity, each.of): [] for each in requests}
     for each in requests:
-        place = each.quantity, each.of
-        together = [own for own in requests if (own.quantity, own.of) == place and not own.if_lacking]
-        names = (name.removeprefix(BEFORE_TRAINING) for own in [*together, each] for name in own.columns)
+        needed[each.quantity, each.of] += () if each.if_lacking else each.columns
+    required, rows, alike, passing, layers = [], [], [], {}, 0
+    for each in requests:
+        names = (*needed[each.quantity, each.of], *each.columns)
+        columns = dict.fromkeys(name.removeprefix(BEFORE_TRAINING) for name in names)
         try:
-            measured = measure(*place, tuple(dict.fromkeys(names)))
+            measured = measure(each.quantity, each.of or of, tuple(columns))
             own = each.comparisons(measured)
         except Untestable:
             if each.if_lacking is None:
@@ -213,6 +208,7 @@ def compare(requests: Sequence[Request], reported: Any, tables: Tables) -> Outco
                 rows.append(each.comparison(each.names, Value(NOTHING, None)))
             continue
         rows += own
+        layers += len(own) * isinstance(each.number, list)
         required += [] if each.if_lacking else [measured]
         if each.also:
             others = []
@@ -220,36 +216,28 @@ def compare(requests: Sequence[Request], reported: Any, tables: Tables) -> Outco
                 others = each.comparisons(measured, each.also)
             alike += others
             met = bool(others) and all(row.met for row in own + others)
-            passing.setdefault(PASSING[each.also], []).append(met)
+            passing[PASSING[each.also]] = passing.get(PASSING[each.also], True) and met
     notes = [each.note for each in required]
     if count := rows[0].value.counted:
         notes.append(f"The number is {count}.")
     gates = [row.words for row in rows if row.role == "gate" and not row.met]
     if gates:
         notes.append(f"No verdict, because {gates[0]} is not known to be more than 0.")
-    if isinstance(reported, list):
-        layers = sum(row.question is not None and row.question.words.startswith("at least") for row in rows)
-        reported = float(np.mean(reported[:layers]))  # of as many layers as there are
     known = {(row.words, row.statistic) for row in rows}
     return Outcome(
         (*rows, *(row for row in alike if (row.words, row.statistic) not in known)),
         sentences(*dict.fromkeys(notes)),
-        reported,
-        next((name for name, met in passing.items() if all(met)), None),
+        float(np.mean(reported[:layers])) if layers else reported,  # of as many layers as there are
+        next((name for name, met in passing.items() if met), None),
         sentences(*dict.fromkeys(each.specifics for each in required)),
         not_trained=bool(gates),
     )
 
 
 def _function(test: Mapping[str, Any]) -> Callable[..., Outcome]:
-    """Return the function of TESTS that a claim names, with its arguments; raises ValueError for unknown ones."""
+    """Return the function of TESTS that a claim names, with its arguments; raises ValueError for an unknown name."""
     given = {key: number(each) if str(each).isupper() else each for key, each in test.items()}
-    function = TESTS[one_of(TESTS, given.pop("function", None), "function")]
-    try:
-        inspect.signature(function).bind({}, "", **given)
-    except TypeError as error:
-        raise ValueError(f"{function.__name__}: {error}") from None
-    return partial(function, **given)
+    return partial(TESTS[one_of(TESTS, given.pop("function", None), "function")], **given)
 
 
 class Claim(BaseModel):
@@ -284,7 +272,7 @@ class Claim(BaseModel):
     """The experiment of the majority task, or the model, that the claim is about; None if it is about whole tables."""
     also: tuple[str, ...] = ()
     """Experiments of the majority task, or models, that the claim's test reads beside `of`."""
-    tables: tuple[Annotated[str, AfterValidator(partial(one_of, SCHEMAS, what="table"))], ...]
+    tables: tuple[Literal[*SCHEMAS], ...]
     """Names of the Parquet tables without which the claim cannot be tested."""
     compare: tuple[Request, ...] = ()
     """The comparisons that test the claim, first that of its main number."""
@@ -297,7 +285,7 @@ class Claim(BaseModel):
     keys_of and losses_of of `language_model.gated`."""
     reported: Number = None
     """What the source reports for the quantity that is compared first: a number or, for a table, a list by layer."""
-    sizes: Annotated[str, AfterValidator(partial(one_of, SIZES, what="sizes"))] = "none"
+    sizes: Literal[*SIZES] = "none"
     """Name of the function in SIZES that states the sizes of this reproduction beside those of the source."""
     figures: tuple[str, ...] = ()
     """Names of the figures that the report shows with the claim."""
@@ -317,19 +305,17 @@ class Claim(BaseModel):
         named = {name for text in texts.values() for _, name, *_ in Formatter().parse(text) if name}
         named = {name: getattr(rules, one_of(vars(rules), name, "threshold")) for name in named}
         filled = {key: text.format_map(named) for key, text in texts.items()}
-        own = {"quantity": entry.get("quantity"), "of": entry.get("of")}
         requests = [
-            own | {"role": "context" if i else "effect", "elsewhere": "of" in spec} | spec
+            {"quantity": entry.get("quantity"), "role": "context" if i else "effect"} | spec
             for i, spec in enumerate(entry.get("compare", ()))
         ]
         return entry | filled | {"compare": requests, "numbers": named | _numbers(entry)}
 
     @property
     def role(self) -> str:
-        """The claim's role in table claims: primary, exploratory or other documents."""
-        if self.primary:
-            return "primary"
-        return "other documents" if self.part == "documents" else "exploratory"
+        """The claim's role in table claims."""
+        others = "other documents" if self.part == "documents" else "exploratory"
+        return "primary" if self.primary else others
 
     def judge(self, tables: Tables) -> Outcome:
         """Return the outcome of the claim's test, without comparisons if `tables` lack what the test needs."""
@@ -339,7 +325,7 @@ class Claim(BaseModel):
             if self.test:
                 outcome = self.test(tables, self.of)
             else:
-                outcome = compare(self.compare, self.reported, tables)
+                outcome = compare(self.compare, self.of, self.reported, tables)
             for gate in self.gate:
                 outcome = language_model.gated(outcome, tables, self.of, **gate)
             return outcome

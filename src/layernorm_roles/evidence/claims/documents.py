@@ -26,10 +26,9 @@ def geometry(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     same = table[(table.quantity == "difference_from_torch") & (table.eps_placement == "inside")]
     by_n = {"difference from torch's layer_norm, float64": same.groupby("n").value.max()}
     for norm, surface, full in (("layernorm", "ellipsoid", "(n - 1)"), ("rmsnorm", "sphere", "n")):
+        # the axes of large vectors are not computed
         shape, projected = table[table.input_norm.isna() & (table.norm == norm)], norm == "layernorm"
-        require(
-            len(shape), f"The run has no ellipsoid of {norm}."
-        )  # the axes of large vectors are not computed
+        require(len(shape), f"The run has no ellipsoid of {norm}.")
         shape = shape.pivot(index="n", columns="quantity", values="value")
         parts = shape.filter(["axes_deviation", "axes_cosine", *["centre_deviation"] * projected])
         by_n[f"{norm}, deviation from the {surface}"] = parts.max(axis=1)
@@ -58,12 +57,13 @@ def missed(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
 
     A column is what stands between W_O and W_1, in the widest random blocks, in those of one width or in trained ones.
     """
-    means = {}
+    parts = {}
     for name, rows in tables["fusion"].groupby("arrangement"):
-        random, trained = rows[rows.source == "random"], rows[rows.source != "random"]
-        parts = {name: random[random.d == random.d.max()], f"{name}, trained language models": trained}
+        random = rows[rows.source == "random"]
+        parts[name] = random[random.d == random.d.max()]
+        parts[f"{name}, trained language models"] = rows[rows.source != "random"]
         parts |= {f"{name}, d = {d}": part for d, part in random.groupby("d")}
-        means |= {key: part.groupby("seed").error.mean() for key, part in parts.items() if len(part)}
+    means = {name: part.groupby("seed").error.mean() for name, part in parts.items() if len(part)}
     return Measured(100 * pd.DataFrame(means))
 
 

@@ -9,7 +9,8 @@ clearly better than the frequencies of tokens and than the model without attenti
 the variants must be, since another one may have lost what attention is worth.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -56,13 +57,13 @@ PER_CENT, POINTS, NATS = " %", " points", " nats"
 def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()) -> Measured:
     """Return a final loss of a language model in nats per token: a row a seed, a column a variant and a baseline.
 
-    `column` is train_loss or valid_loss. The baselines are the model without attention, of equal seeds or, for a model
-    of BASELINES, in the mean, and the frequencies of tokens (`UNIGRAM`). Beside them stand the losses before training.
-    Raises Untestable if one of `variants` is missing, or if its best learning rate is the lowest or highest tried.
+    `column` is train_loss or valid_loss. The baseline is the loss of the tokens' frequencies (`UNIGRAM`). Beside them
+    stand the losses before training. Raises Untestable if one of `variants` is missing, or if its best learning rate is
+    the lowest or highest tried.
     """
     metrics = tables[LOSSES]
     runs = models.runs_at_best_rate(metrics, model)
-    for variant in (name for name in variants if name not in (NO_ATTENTION_VARIANT, UNIGRAM)):
+    for variant in (name for name in variants if name != UNIGRAM):
         chosen = runs[runs.variant == variant]
         single = ((metrics.model == model) & (metrics.variant == variant)).any()
         few = "only 1 seed, which cannot choose its own learning rate, of" if single else "no"
@@ -70,8 +71,6 @@ def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()
         refuse_rate_at_grid_end(chosen.at_end, chosen.base_learning_rate, f"{model} with {label(variant)}")
     before = metrics[(metrics.model == model) & (metrics.step == 0)].merge(runs[models.RUN])
     last, first = (each.pivot(index="seed", columns="variant", values=column) for each in (runs, before))
-    bare = models.losses_without_attention(metrics, model)
-    last[NO_ATTENTION_VARIANT] = bare.mean() if model in models.BASELINES else bare
     last[UNIGRAM] = runs.groupby("seed").unigram_loss.mean()
     return Measured(last.join(first.add_prefix(BEFORE_TRAINING)))
 
@@ -91,9 +90,9 @@ def size_and_scaling(tables: Tables, model: str, variants: Sequence[str]) -> Mea
 
 
 def of_attention(column: str, tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return a column of table language_model_attention, in nats per token, at the last step, of all layers together.
+    """Return a column of table language_model_attention (nats per token), at the last step, of all layers together.
 
-    A row is a seed, a column a variant; variants of a single seed are left out.
+    A row is a seed, a column a variant with two or more seeds.
     """
     table = tables.get("language_model_attention")
     measured = table is not None and (table.model == model).any()
@@ -123,10 +122,9 @@ def gated(
 ) -> Outcome:
     """Return `outcome`, without a verdict unless trained models are clearly better than both `baselines`.
 
-    The baselines are the model without attention, and the frequencies of tokens. All variants `keys_of`, whose keys
-    were looked at, must be better, and one of `losses_of`, whose losses were compared.
+    All variants `keys_of`, whose keys were tested, must be better, and one of `losses_of`, whose losses were compared.
     """
-    rows = {v: list(baselines(tables, model, v)) for v in dict.fromkeys((*keys_of, *losses_of))}
+    rows = {v: list(baselines(tables, model, v)) for v in (*keys_of, *losses_of)}
     better = {v for v, own in rows.items() if all(row.met for row in own)}
     outcome = replace(outcome, comparisons=(*outcome.comparisons, *chain(*rows.values())))
     if better >= set(keys_of) and (not losses_of or better & set(losses_of)):
@@ -136,6 +134,12 @@ def gated(
 
 
 # Learning to attend, and learning rates
+
+
+def require_variants(model: str, variants: Sequence[str], there: Container[str]) -> None:
+    """Raise Untestable, which names the missing ones, unless all `variants` of a model are `there`."""
+    missing = [variant for variant in variants if variant not in there]
+    require(not missing, f"The run has no {model} with {' and no '.join(missing)}.")
 
 
 def scale_of_attention(tables: Tables, model: str) -> models.Attention:
@@ -164,11 +168,10 @@ def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcom
         loss = scale_of_attention(tables, model).learnt(trains)
     require(not np.isnan(loss), f"The run has no {model} without attention.")
     rates = np.array([0.0, *sorted(runs.base_learning_rate.unique()), np.inf])
-    runs = runs[runs.variant != NO_ATTENTION_VARIANT].assign(trains=runs.valid_loss <= loss)
-    runs["rate"] = runs.base_learning_rate.where(runs.trains, 0.0)
+    runs = runs[runs.variant != NO_ATTENTION_VARIANT]
+    runs = runs.assign(rate=runs.base_learning_rate.where(runs.valid_loss <= loss, 0.0))
     largest = runs.pivot_table(index="seed", columns="variant", values="rate", aggfunc="max")
-    missing = [variant for variant in PAPER_SCALING if variant not in largest]
-    require(not missing, f"The run has no {model} with {' and no '.join(missing)}.")
+    require_variants(model, PAPER_SCALING, largest)
     both = largest[[*PAPER_SCALING]].dropna()
     enough(both.layernorm, f"{model} with both variants")
     above = both.apply(lambda column: rates[np.searchsorted(rates, column) + 1])
@@ -194,8 +197,7 @@ def steps_to_attention(tables: Tables, model: str, variants: Sequence[str]) -> M
     runs = arrivals(own[own.steps == own.steps.max()], run, "valid_loss", loss)
     single = runs.base_learning_rate.nunique() < 2
     require(single, f"The runs of {model} have several learning rates; the claim is about one.")
-    lacking = [variant for variant in variants if variant not in set(runs.variant)]
-    require(not lacking, f"The run has no {model} with {' and no '.join(lacking)}.")
+    require_variants(model, variants, set(runs.variant))
     measured = steps_of(runs, variants)
     pairs = len(measured.last_steps[[*variants]].dropna())
     few = f"{pairs} pairs of runs of {' and '.join(variants)}, fewer than {rules.PAIRS}"
@@ -211,11 +213,10 @@ CAUSAL, GAUSSIAN = " causal", "Gaussian keys, "
 def of_place(
     tables: Tables, model: str, variant: str, site: str, texts: str
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield pairs of how column names begin and rows of table key_selectability on a variant's keys at a site.
+    """Yield rows of table key_selectability on a variant's keys at a site, after "" if trained, else BEFORE_TRAINING.
 
-    Names begin with "" after training, and with BEFORE_TRAINING before it. The rivals of a key are all keys of its
-    context, as in the paper; at a site that ends in " causal", the keys before it. Raises Untestable without rows after
-    training.
+    The rivals of a key are all keys of its context, as in the paper; at a site that ends in " causal", the keys before
+    it. Raises Untestable without rows after training.
     """
     keys = tables[KEYS]
     keys = keys[(keys.model == model) & (keys.texts == texts) & (keys.variant == variant)]
@@ -281,58 +282,56 @@ def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
     heads = {d: unselectable("long", tables, name, [HEAD]) for d, name in widths.items()}
     for d, name in widths.items():
         enough(heads[d].frame[HEAD], name)
-    trained = [of_width(d, own, HEAD, zero) for d, own in heads.items()]
-    rows, passed_by = [beyond_gaussian(heads), *trained], None
+    gaussian = {d: float(own.frame[GAUSSIAN + HEAD].iloc[0]) for d, own in heads.items()}
+
+    def compared(before: str = "") -> list[Comparison]:
+        beyond = pd.DataFrame({d: own.frame[before + HEAD] - gaussian[d] for d, own in heads.items()})
+        points = Value.mean_of(enough(beyond.dropna().mean(axis=1), "every width of heads"))
+        words = "heads minus Gaussian keys, mean over widths" + ", before training" * bool(before)
+        rows = [Comparison(words, points, None, "control" if before else "effect", POINTS)]
+        for d, own in heads.items():
+            value, asked = own.value(before + HEAD), like_gaussian(gaussian[d], zero)
+            rows.append(Comparison(f"d_head = {d}", value, asked, "effect", PER_CENT, IN_HEADS, d))
+        return rows
+
+    rows, passed_by = compared(), None
     if all(BEFORE_TRAINING + HEAD in own.frame for own in heads.values()):
-        rows.append(beyond_gaussian(heads, BEFORE_TRAINING))
-        untrained = [of_width(d, own, BEFORE_TRAINING + HEAD, zero) for d, own in heads.items()]
-        passed_by = UNTRAINED if all(row.met for row in trained + untrained) else None
-    rows += [among_keys_before(tables, d, name) for d, name in widths.items()]
-    outcome = Outcome(tuple(filter(None, rows)), also_passed_by=passed_by)
+        control, *untrained = compared(BEFORE_TRAINING)
+        passed_by = UNTRAINED if all(row.met for row in rows[1:] + untrained) else None
+        rows.append(control)
+    rows += [row for d, name in widths.items() for row in among_keys_before(tables, d, name)]
+    outcome = Outcome(tuple(rows), also_passed_by=passed_by)
     losses = tables[LOSSES]  # without attention the width of heads is no difference
-    bare = losses[(losses.model == model) & (losses.variant == NO_ATTENTION_VARIANT)]
-    others = losses[losses.variant != NO_ATTENTION_VARIANT]
-    losses = pd.concat([others, *(bare.assign(model=name) for name in widths.values())])
+    without = losses.variant == NO_ATTENTION_VARIANT
+    bare = losses[(losses.model == model) & without]
+    losses = pd.concat([losses[~without], *(bare.assign(model=name) for name in widths.values())])
     for name in widths.values():
         outcome = gated(outcome, {**tables, LOSSES: losses}, name, keys_of=["layernorm"])
     return outcome
 
 
-def beyond_gaussian(heads: Mapping[int, Measured], before: str = "") -> Comparison:
-    """Return by how many percentage points more keys of heads are unselectable than Gaussian keys, mean over widths."""
-    beyond = {d: own.frame[before + HEAD] - own.frame[GAUSSIAN + HEAD].iloc[0] for d, own in heads.items()}
-    points = enough(pd.DataFrame(beyond).dropna().mean(axis=1), "every width of heads")
-    words = "heads minus Gaussian keys, mean over widths" + ", before training" * bool(before)
-    role = "control" if before else "effect"
-    return Comparison(words, Value.mean_of(points), None, role, POINTS)
-
-
-def among_keys_before(tables: Tables, d: int, model: str) -> Comparison | None:
-    """Return the per cent of keys in heads that are unselectable among the keys before them; None without such rows."""
-    try:
+def among_keys_before(tables: Tables, d: int, model: str) -> Iterator[Comparison]:
+    """Yield the per cent of keys in heads that are unselectable among the keys before them, if there are such rows."""
+    with suppress(Untestable):
         own = unselectable("long", tables, model, [HEAD + CAUSAL]).frame
-    except Untestable:
-        return None
-    gaussian = own[GAUSSIAN + HEAD + CAUSAL].iloc[0]
-    words = f"d_head = {d}, among the keys before them; Gaussian keys {gaussian:.3g} %"
-    return Comparison(words, Value.mean_of(own[HEAD + CAUSAL]), None, "context", PER_CENT, IN_HEADS)
+        gaussian = own[GAUSSIAN + HEAD + CAUSAL].iloc[0]
+        words = f"d_head = {d}, among the keys before them; Gaussian keys {gaussian:.3g} %"
+        yield Comparison(words, Value.mean_of(own[HEAD + CAUSAL]), None, "context", PER_CENT, IN_HEADS)
 
 
-def of_width(d: int, heads: Measured, column: str, zero: float) -> Comparison:
-    """Ask whether heads with `d` dimensions have at least half and at most twice as many unselectable keys as Gaussian
-    keys. Where Gaussian keys have `zero` per cent or less, heads may have none, and up to `zero` per cent.
+def like_gaussian(gaussian: float, zero: float) -> Question:
+    """Ask whether there are at least half and at most twice as many unselectable keys as Gaussian keys have.
 
-    Undecided keys count as unselectable where it is asked whether there are too many.
+    Where Gaussian keys have `zero` per cent or less, there may be none, and up to `zero` per cent. Undecided keys count
+    as unselectable where it is asked whether there are too many.
     """
-    gaussian = float(heads.frame[GAUSSIAN + HEAD].iloc[0])
     most, least = max(2 * gaussian, zero), gaussian / 2 if gaussian > zero else -np.inf
     words = f"at most {most:.3g}" + f" and more than {least:.3g}" * (gaussian > zero)
 
     def find(estimate: Estimate, _: float, worst: Estimate) -> rules.Finding:
         return rules.all_of(rules.at_most(estimate, most, worst), rules.above(estimate, least))
 
-    question = Question(words, find, open_counts=True)
-    return Comparison(f"d_head = {d}", heads.value(column), question, "effect", PER_CENT, IN_HEADS, d)
+    return Question(words, find, open_counts=True)
 
 
 TESTS = {"stability": stability, "head_widths": head_widths}

@@ -39,10 +39,7 @@ def with_mean(percents: pd.DataFrame, beginning: str = "") -> pd.DataFrame:
 
 
 def cases(number: int, columns: pd.DataFrame) -> dict[str, int]:
-    """Return how many of `number` (key, head) pairs are behind each of `columns`, one a layer and their mean.
-
-    All are behind the mean over layers, and an equal part of them behind each layer.
-    """
+    """Return how many of `number` (key, head) pairs are behind each column of `with_mean`, equally many for a layer."""
     layers = len(columns.columns) - 1
     return {name: number if name.endswith(MEAN) else number // layers for name in columns}
 

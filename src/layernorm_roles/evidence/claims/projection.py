@@ -50,10 +50,10 @@ POINTS = " points"
 def of_experiment(
     table: pd.DataFrame, experiment: str, *variants: str, varies: str = "", rate: float | None = None
 ) -> pd.DataFrame:
-    """Return an experiment's rows of a table of the majority task, at one learning rate if `rate` is given.
+    """Return an experiment's rows of a table of the majority task, of all variants, at one learning rate if given.
 
-    Rows of all variants are returned. Raises Untestable if the experiment, one of `variants` or the rate is missing, or
-    if there are several widths (d_model) or learning rates (base_learning_rate), except in the column `varies`.
+    Raises Untestable if the experiment, one of `variants` or the rate is missing, or if there are several widths
+    (d_model) or learning rates (base_learning_rate), except in the column `varies`.
     """
     part = table[table.experiment == experiment]
     require(len(part), f"The run has no experiment {experiment}.")
@@ -79,8 +79,9 @@ def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *varian
     best = majority.best_rates(part, by, rules.TEST_LOSS)
     for variant in variants:
         chosen = best[best.variant == variant]
-        alone = f"The run has only 1 seed of {variant}: none other can choose its learning rate."
-        require(len(chosen), alone)
+        require(
+            len(chosen), f"The run has only 1 seed of {variant}: none other can choose its learning rate."
+        )
         refuse_rate_at_grid_end(chosen.at_end, chosen.base_learning_rate, LEGENDS[variant])
     return part.merge(best[["variant", "seed", "base_learning_rate"]])
 
@@ -88,14 +89,14 @@ def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *varian
 # Quantities of runs: a row a seed, a column a variant
 
 
-def by_variant(metrics: pd.DataFrame, column: str, step: int) -> pd.DataFrame:
-    """Return a column of majority_metrics at one step as a table with a row a seed and a column a variant."""
-    return metrics[metrics.step == step].pivot(index="seed", columns="variant", values=column)
+def by_variant(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Return a column of one row of majority_metrics for each run as a table: a row a seed, a column a variant."""
+    return rows.pivot(index="seed", columns="variant", values=column)
 
 
-def final_accuracy(metrics: pd.DataFrame) -> pd.DataFrame:
+def at_the_end(runs: pd.DataFrame, _: Sequence[str] = ()) -> Measured:
     """Return the final test accuracy in per cent, 0 for a run that diverged: a row a seed, a column a variant."""
-    return 100 * majority.last_rows(metrics).pivot(index="seed", columns="variant", values="test_accuracy")
+    return Measured(100 * by_variant(majority.last_rows(runs), "test_accuracy"))
 
 
 def steps(
@@ -110,14 +111,9 @@ def at_step(
 ) -> Measured:
     """Return a column of majority_metrics, put through `change`, before training and at a step, by default the last."""
     step = int(runs.step.max()) if step is None else step
-    then, first = (change(by_variant(runs, column, each)) for each in (step, 0))
+    then, first = (change(by_variant(runs[runs.step == each], column)) for each in (step, 0))
     require(len(then), f"The run has no metrics at step {step:,}.")
     return Measured(then.join(first.add_prefix(BEFORE_TRAINING), how="outer"))
-
-
-def at_the_end(runs: pd.DataFrame, _: Sequence[str]) -> Measured:
-    """Return the final test accuracy in per cent, 0 for a run that diverged: a row a seed, a column a variant."""
-    return Measured(final_accuracy(runs))
 
 
 # Figures 1a, 1b and 2b: planes and angles
@@ -131,33 +127,29 @@ def minus(values: pd.DataFrame, high: str, low: str, **fields: Any) -> Compariso
     return Comparison(value=Measured(values).value(high, low), **fields)
 
 
-def step_of_paper(metrics: pd.DataFrame, quantity: str) -> int:
-    """Return the last step for which the paper gives `quantity` with and without projection and the runs have rows."""
-    paper = [reported()["majority"][variant][quantity] for variant in PAPER_PROJECTION]
-    there = [step for step in sorted(set(paper[0]) & set(paper[1])) if (metrics.step == step).any()]
-    given = ", ".join(f"{step:,}" for step in paper[0])
-    end = f"The runs end at step {metrics.step.max():,}"
-    require(there, f"{end} and have no row at the steps that the paper's figure gives: {given}.")
-    return there[-1]
-
-
 def parallel(tables: Tables, experiment: str) -> Outcome:
     """Test Figure 2b: compare the mean angle between queries and the ones vector without projection and with it.
 
     Projected keys have no part along the ones vector, so a score does not see that part of a query. Turning is a growth
-    of that part in training, and not a loss of the part that scores see; both are measured beside the angle.
+    of that part in training, and not a loss of the part that scores see; both are measured beside the angle. Angles are
+    compared at the last step for which the paper gives them and the runs have rows.
     """
     metrics = of_experiment(tables[METRICS], experiment, *PAPER_PROJECTION, "scale")
-    parts = majority.query_parts(of_experiment(tables[VECTORS], experiment, "layernorm"))
+    vectors = of_experiment(tables[VECTORS], experiment, "layernorm")
+    parts = majority.query_parts(vectors[vectors.variant == "layernorm"])
     both = {"initial", "final"} <= set(parts.checkpoint)
     require(both, "The run has no queries from before and after training.")
-    step = step_of_paper(metrics, "query_angle_mean")
-    turned, straight = (float(reported()["majority"][v]["query_angle_mean"][step]) for v in PAPER_PROJECTION)
+    angles = pd.DataFrame({v: reported()["majority"][v]["query_angle_mean"] for v in PAPER_PROJECTION})
+    there = [int(step) for step in angles.index if (metrics.step == step).any()]
+    given = ", ".join(f"{step:,}" for step in angles.index)
+    end = f"The runs end at step {metrics.step.max():,}"
+    require(there, f"{end} and have no row at the steps that the paper's figure gives: {given}.")
+    turned, straight = (float(angles[v][there[-1]]) for v in PAPER_PROJECTION)
     random, paper = majority.random_angle(int(metrics.d_model.iloc[0])), straight - turned
     as_in_paper = ask("half_of", paper)
 
     def compared(step: int) -> list[Comparison]:
-        angles = by_variant(metrics, "query_angle_mean", step).assign(**{RANDOM: random})
+        angles = by_variant(metrics[metrics.step == step], "query_angle_mean").assign(**{RANDOM: random})
         rows = [
             minus(angles, "scale_released", "layernorm", question=as_in_paper),
             minus(angles, RANDOM, "layernorm", question=ask("half_of", random - turned)),
@@ -169,22 +161,16 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
         return rows
 
     def grows(column: str, words: str, **fields: Any) -> Comparison:
-        lengths = np.log(layernorm[column])
-        statistic = "length of that part, after over before training"
-        return minus(lengths, "final", "initial", words=words, unit=RATIO, statistic=statistic, **fields)
+        lengths = np.log(parts.pivot(index="seed", columns="checkpoint", values=column))
+        fields |= {"unit": RATIO, "statistic": "length of that part, after over before training"}
+        return minus(lengths, "final", "initial", words=f"layernorm's queries {words}", **fields)
 
-    layernorm = parts[parts.variant == "layernorm"].pivot(index="seed", columns="checkpoint")
-    first, at_random, control, *small = compared(step)
-    question = ask("positive", unit=RATIO)
-    along = grows("along", "layernorm's queries along the ones vector", question=question, part=1)
-    visible = grows("visible", "layernorm's queries that scores see", role="context")
+    along = grows("along", "along the ones vector", question=ask("positive", unit=RATIO), part=1)
+    first, at_random, control, *small = compared(there[-1])
+    rows = (first, at_random, control, along, grows("visible", "that scores see", role="context"), *small)
     untrained = (metrics.step == 0).any() and all(row.there for row in compared(0)[:2])
-    return Outcome(
-        (first, at_random, control, along, visible, *small),
-        f"Angles are compared at step {step:,}.",
-        paper,
-        UNTRAINED if untrained else None,
-    )
+    reason = f"Angles are compared at step {there[-1]:,}."
+    return Outcome(rows, reason, paper, UNTRAINED if untrained else None)
 
 
 def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Outcome:
@@ -195,22 +181,22 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
     """
     vectors = of_experiment(tables[VECTORS], experiment, variant, "scale")
     vectors = vectors[vectors.variant.isin([variant, "scale"])]
-    centred, random = variant == "layernorm_affine", majority.random_angle(int(vectors.d_model.iloc[0]))
+    random = majority.random_angle(int(vectors.d_model.iloc[0]))
+    far = ask("half_of", random)
 
     def compared(checkpoint: str) -> list[Comparison]:
-        runs = majority.geometry_of_runs(vectors[vectors.checkpoint == checkpoint], centred)
-        flatness, angle = (
-            runs.pivot(index="seed", columns="variant", values=column) for column in ("flatness", "angle")
-        )
-        lost = [LEGENDS[name] for name in (variant, "scale") if name not in angle]
+        here = vectors[vectors.checkpoint == checkpoint]
+        runs = majority.geometry_of_runs(here, centred=variant == "layernorm_affine")
+        lost = [LEGENDS[name] for name in (variant, "scale") if name not in set(runs.variant)]
         require(not lost, f"Every run of {' and of '.join(lost)} has diverged.", vectors.seed.nunique())
+        runs = runs.pivot(index="seed", columns="variant", values=["flatness", "angle"])
+        angle = runs.angle.assign(**{RANDOM: random})
 
         def keys(name: str, kind: str, role: Role) -> Comparison:
-            value = Value.range_over(flatness[name], int(angle[name].count()))
+            value = Value.range_over(runs.flatness[name], int(angle[name].count()))
             words = "smallest singular value of the keys over the largest"
             return Comparison(name, value, ask(kind, flat), role, statistic=words)
 
-        angle, far = angle.assign(**{RANDOM: random}), ask("half_of", random)
         return [
             minus(angle, RANDOM, variant, question=far),
             keys(variant, "all_at_most", "effect"),
@@ -237,16 +223,15 @@ def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Me
     """
     compared = ("layernorm", "scale", "projected_qk")
     metrics = of_experiment(tables[METRICS], experiment, *compared, varies="d_model")
-    accuracies = {int(d): final_accuracy(part) for d, part in metrics.groupby("d_model")}
+    accuracies = {int(d): at_the_end(part).frame for d, part in metrics.groupby("d_model")}
     require(len(accuracies) > 1, f"The experiment {experiment} has a single width.")
     costs = {}
     for variant in ("layernorm", "projected_qk"):
         cost = pd.DataFrame({d: accuracy.scale - accuracy[variant] for d, accuracy in accuracies.items()})
         least, most = cost[min(accuracies)], cost[max(accuracies)]
-        costs[f"{variant}, narrowest"], costs[f"{variant}, widest"] = least, most
-        costs[f"{variant}, narrowest minus widest"] = least - most
-        # of one seed they share their data
-        costs[f"{variant}, mean over widths"] = cost.mean(axis=1)
+        own = {"narrowest": least, "widest": most, "narrowest minus widest": least - most}
+        own["mean over widths"] = cost.mean(axis=1)  # of one seed they share their data
+        costs |= {f"{variant}, {name}": values for name, values in own.items()}
     return Measured(pd.DataFrame(costs))
 
 

@@ -102,15 +102,16 @@ def steps_of(runs: pd.DataFrame, variants: Sequence[str]) -> Measured:
 
     `runs` has a row for each run, with the columns variant, seed, steps (NaN if it does not get there) and last_step.
     """
-    compared = runs[runs.variant.isin(variants)]
+    compared, note = runs[runs.variant.isin(variants)], ""
     number, lost = (part.variant.value_counts() for part in (compared, compared[compared.steps.isna()]))
-    of_each = [f"{lost[name]} of {number[name]} runs of {LEGENDS[name]}" for name in legend_order(lost.index)]
-    note = (
-        f"{' and '.join(of_each)} do not get there in {int(compared.last_step.max()):,} steps: their ratio is a bound, "
-        "and a pair of runs neither of which gets there counts as equally fast."
-    )
+    if len(lost):
+        of_each = (
+            f"{lost[name]} of {number[name]} runs of {LEGENDS[name]}" for name in legend_order(lost.index)
+        )
+        note = f"{' and '.join(of_each)} do not get there in {int(compared.last_step.max()):,} steps: their ratio "
+        note += "is a bound, and a pair of runs neither of which gets there counts as equally fast."
     wide = runs.pivot(index="seed", columns="variant", values=["steps", "last_step"])
-    return Measured(wide.steps, last_steps=wide.last_step, note=note if of_each else "")
+    return Measured(wide.steps, last_steps=wide.last_step, note=note)
 
 
 class Quantity(NamedTuple):

@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import offset_copy
 
-from layernorm_roles.evidence.claims import MEANINGS, Verdict, on_common_scale
+from layernorm_roles.evidence.claims import on_common_scale
+from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
 from layernorm_roles.evidence.figures import style
 
 LOOKS = {
