@@ -39,7 +39,7 @@ adds them up, to 0.61 s for the paper's GPT, which takes 0.69 to 0.72 s on an AM
 
 
 class Batch(NamedTuple):
-    """A batch of training runs: those that one process trains one after another."""
+    """A batch: the training runs that one process trains one after another."""
 
     name: str
     """Path of the batch's results below results/<name>/runs/majority/ or .../runs/language_model/, such as "d8/all"."""
@@ -51,7 +51,7 @@ class Batch(NamedTuple):
 
     @property
     def seeds(self) -> list[int]:
-        """The different random seeds of the batch's runs, in ascending order."""
+        """The distinct random seeds of the batch's runs, in ascending order."""
         return sorted({run["seed"] for run in self.runs})
 
 
@@ -71,9 +71,10 @@ def batches(settings: Settings, stage: str, device: str = "cpu") -> dict[str, Ba
 
 
 def runs_of(settings: Settings, stage: str, group: str) -> Iterator[Run]:
-    """The training runs of an experiment or model: one per variant of the norm, seed and combination of listed values.
+    """Yield the runs of an experiment or language model: one for each variant, seed and combination of listed values.
 
-    `stage` is its section in config.yaml, "majority" or "language_model", and `group` its name there.
+    `stage` is the section of config.yaml, "majority" or "language_model", and `group` is the name of the experiment or
+    model in that section.
     """
     entry, listed = getattr(settings, stage)[group], LISTED[stage]
     for values in product(*(getattr(entry, key) for key in listed.values())):
@@ -92,17 +93,21 @@ def runs_of(settings: Settings, stage: str, group: str) -> Iterator[Run]:
 
 
 def seeds(settings: Settings, number: int) -> list[int]:
-    """The seeds of `number` runs or draws with equal settings: first_seed of config.yaml, first_seed + 1 and so on."""
+    """The random seeds of `number` runs or draws that differ in nothing else.
+
+    They are first_seed of config.yaml, first_seed + 1 and so on.
+    """
     return list(range(settings.first_seed, settings.first_seed + number))
 
 
 def measured(settings: Settings, batch: Batch) -> list[Run]:
-    """The runs of a batch of language models to measure after training, each with three flags that say what to measure.
+    """The runs of a batch of language models to measure after training, each with three flags for what to measure.
 
-    `keys`, which keys of the heads a query can select: in every run with attention, of a model with one learning rate
-    and one number of steps. `ceilings`, the largest attention that keys can get: in the first `ceiling_seeds` seeds of
-    such GPTs, with the variants layernorm and projection. `samples`, activations for the experiment statements.fusion:
-    with layernorm, in the first such GPT of config.yaml.
+    `keys` is true for every run that is returned: it is tested which attention keys a query can select. Runs without
+    attention are left out, and the list is empty for a model with several learning rates or numbers of steps.
+    `ceilings` asks for the largest attention that keys can get: in the first `ceiling_seeds` seeds of GPTs with the
+    variant layernorm or projection. `samples` asks for activations for the experiment statements.fusion: with
+    layernorm, in the first measured GPT of config.yaml.
     """
     model, gpts = settings.language_model[batch.group], single_gpts(settings)
     if not is_single(model.model_dump()):

@@ -97,11 +97,17 @@ TABLES = {table: stage for stage, tables in _TABLES.items() for table in tables.
 
 
 def code(stage: str) -> str:
-    """A hash, 16 hexadecimal digits, of the code and package versions behind `stage`, a kind of work in STAGES."""
+    """A hash of the code and the package versions on which the results of a stage depend, in 16 hexadecimal digits.
+
+    `stage` is a kind of work, a key of STAGES, such as "majority".
+    """
     return rooms.digest(STAGES[stage].rooms, STAGES[stage].packages)
 
 
 def settings_behind(table: str, settings: Mapping[str, Any]) -> Any:
-    """The section of `settings`, config.yaml as dictionaries, that the Parquet table `table` depends on, or None."""
+    """The section of `settings` on which the Parquet table `table` of measured results depends.
+
+    `settings` is all of config.yaml as dictionaries. Returns None if the section is missing or empty.
+    """
     section = "language_model" if TABLES[table] == "measure" else TABLES[table]
     return settings.get(section) or settings.get("statements", {}).get(section) or None

@@ -46,17 +46,21 @@ def load(path: str | Path, identity: Mapping[str, Any] = {}) -> tuple[dict[str, 
 
 
 class Checkpoint:
-    """The state of a training run in a file, from which the run goes on if it is killed; deleted when it is finished.
+    """A file with the state of a training run, from which the run goes on after it was killed.
 
     `identity`, a mapping that JSON can hold, names all that the run depends on, such as settings, data, seed and code.
-    A damaged file, or one that contradicts it or the version of torch, is not used, and a warning says so.
+    A file that is damaged, or that contradicts `identity` or the version of torch, is ignored with a warning. `remove`
+    deletes the file when the run is finished.
     """
 
     def __init__(self, path: str | Path, identity: Mapping[str, Any]):
         self.path, self.identity = Path(path), {**identity, "torch": torch.__version__}
 
     def save(self, model: nn.Module, optimiser: AdamW, progress: Mapping[str, Any]) -> None:
-        """Write weights, optimiser state, torch's random states and `progress`, a JSON mapping such as steps taken."""
+        """Write the weights, the optimiser's state, torch's random states and `progress` to the checkpoint's file.
+
+        `progress` is a mapping that JSON can hold, such as the number of steps taken. Raises OSError on a full disk.
+        """
         tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
         for number, state in enumerate(optimiser.state):
             tensors |= {f"optimiser.{number}.{name}": tensor for name, tensor in state.items()}
@@ -66,7 +70,10 @@ class Checkpoint:
         save(tensors, self.path, {"identity": self.identity, "progress": progress})
 
     def load(self, model: nn.Module, optimiser: AdamW) -> dict[str, Any] | None:
-        """Restore model, optimiser and torch's random states; return `progress`, None without a usable checkpoint."""
+        """Restore the weights, the optimiser's state and torch's random states, and return the stored `progress`.
+
+        Returns None and changes nothing if the file is missing or, with a warning, if it cannot be used.
+        """
         if not self.path.exists():
             return None
         try:

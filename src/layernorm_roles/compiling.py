@@ -60,12 +60,12 @@ _BITS = _widest_vectors()
 
 
 def processor() -> str:
-    """The processor as LLVM names it and the width of its vectors, such as "znver3 with 256-bit vectors", for notes."""
+    """LLVM's name for the processor and the width of its vectors, such as "znver3 with 256-bit vectors"."""
     return f"{llvmlite.binding.get_host_cpu_name()} with {_BITS}-bit vectors"
 
 
 def kernel_sources() -> list[Path]:
-    """The source files that compiled code comes from or takes constants from, sorted by path."""
+    """The paths of this package's source files that numba compiles, or takes types and constants from, sorted."""
     package = Path(__file__).parent
     return sorted(path for pattern in KERNELS for path in package.glob(pattern))
 
@@ -96,10 +96,10 @@ def _cache_folder() -> Path | None:
 
 
 def cached_njit(**options) -> Callable:
-    """A decorator like `numba.njit`; the function is loaded from disk if an earlier process has compiled it.
+    """A decorator like `numba.njit` that also keeps the compiled function on disk, where later processes load it.
 
-    Only for functions that Python calls and that raise no exception: it would be taken for a fault of the cache, which
-    is then deleted, and the function compiled and called again.
+    It is only for functions that are called from Python and raise no exception. An exception is taken for a fault of
+    the cache on disk: the cache is deleted, and the function is compiled and called again.
     """
 
     def decorate(function):
@@ -137,17 +137,20 @@ class _Notice(event.Listener):
         self.what, self.seconds = what, seconds
 
     def on_start(self, event):
-        """Print what is compiled, when numba begins to compile it for the first time in this process."""
+        """Print which code numba begins to compile and about how long it takes, once in a process for that code."""
         if self.what not in _announced:
             print(f"compiling {self.what}, once (about {self.seconds} s)", file=sys.stderr, flush=True)
             _announced.add(self.what)
 
     def on_end(self, event):
-        """Do nothing when numba has compiled; `event.Listener` wants this method."""
+        """Do nothing when numba has finished compiling; `event.Listener` requires this method."""
 
 
 @contextmanager
 def compilation_notice(what: str, seconds: int) -> Iterator[None]:
-    """In the `with` block, print once that `what` is compiled, in about `seconds`, if numba does not find it cached."""
+    """A context in which a line announces that numba compiles `what`, and that this takes about `seconds`.
+
+    The line goes to standard error, once in a process, and only if numba does not find the code in its cache.
+    """
     with event.install_listener("numba:compile", _Notice(what, seconds)):
         yield

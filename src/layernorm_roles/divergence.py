@@ -19,10 +19,11 @@ def rows_after_divergence(
     later: Iterable[int],
     at: Callable[[int], dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    """The rows of a training run's metrics at the evaluation steps `later`, if its loss is not finite at `step`.
+    """The metrics at the evaluation steps `later`, a row each, of a training run whose loss is not finite at `step`.
 
-    Each is `last`, the row of the evaluation before, but with the losses and accuracy of WORST and the columns that
-    `at(step)` returns. A line that begins with `title` is printed. Raises ValueError if `last` is None or empty.
+    Each row is a copy of `last`, the row of the last evaluation before `step`. In it the losses are infinite and the
+    accuracy is 0, as in WORST, and the columns that `at(s)` returns for the step s of the row replace others. A line
+    that begins with `title` is printed. Raises ValueError if `last` is None or empty.
     """
     if not last:
         raise ValueError(

@@ -30,15 +30,19 @@ ln(2)/2: 8e-8, little more than a rounding of float32."""
 
 @intrinsic
 def exp(typing, x):
-    """exp(x) for x <= 0, to 1 ulp, in functions that numba compiles; 0 below the smallest normal number; NaN of NaN."""
+    """exp(x) for x <= 0, float32 or float64, accurate to 1 ulp; only functions that numba compiles can call it.
+
+    It is 0 instead of any number below the smallest normal one, and NaN for NaN. `typing` comes from numba.
+    """
     return x(x), lambda context, builder, signature, values: write_exp(builder, *values)
 
 
 def write_exp(builder: ir.IRBuilder, x: ir.Value, quick: bool = False) -> ir.Value:
-    """Emit LLVM's instructions for exp(x) and return exp(x); x <= 0 is a number, or a vector, of float32 or float64.
+    """Emit LLVM instructions that compute exp(x) for x <= 0, and return the LLVM value of the result.
 
-    exp(x) = 2^n exp(r) with n = round(x / ln 2), |r| <= ln(2) / 2 and Taylor's series for exp(r). With `quick`, for
-    float32 alone, the polynomial is `SHORT`: errors of 3 ulp, and exp(-87) = 2e-38 for all x below -87.
+    x is a number, or a vector, of float32 or float64. exp(x) = 2^n exp(r) with n = round(x / ln 2) and |r| <= ln(2) /
+    2, where exp(r) is Taylor's series. `quick`, for float32 alone, takes the polynomial `SHORT` instead: its errors are
+    3 ulp, and for all x below -87 it returns exp(-87) = 2e-38.
     """
     single = getattr(x.type, "element", x.type) == ir.FloatType()
     layout = _LAYOUT[types.float32 if single else types.float64]
@@ -71,7 +75,10 @@ def write_exp(builder: ir.IRBuilder, x: ir.Value, quick: bool = False) -> ir.Val
 
 
 def log(x):
-    """log(x) for x >= 1, to 3 units in the last place, NaN of NaN; to be called only in functions numba compiles."""
+    """log(x) for x >= 1, float32 or float64, accurate to 3 ulp; only functions that numba compiles can call it.
+
+    The result is NaN if x is NaN.
+    """
 
 
 @overload(log, jit_options={"fastmath": {*STRICT}, **IN_ONE})

@@ -20,7 +20,7 @@ JUDGED = ("claims", "comparisons")
 
 @dataclass(frozen=True)
 class Exhibits:
-    """What a reproduction, the results of one configuration, shows: claims, figures, readable tables and pages."""
+    """What is shown of the results of one configuration: claims, figures, tables for readers and pages."""
 
     folder: str
     plain: Mapping[str, Any]
@@ -30,7 +30,10 @@ class Exhibits:
 
     @classmethod
     def kept(cls, folder: str | Path) -> "Exhibits":
-        """`Exhibits` of results in `folder`, empty without settings.json; raises ValueError if that is damaged."""
+        """The `Exhibits` of the results that are in `folder`; they are empty if settings.json is missing there.
+
+        Raises ValueError if settings.json is damaged.
+        """
         file = Path(folder) / "settings.json"
         plain = json.loads(files.read_bytes(file)) if file.is_file() else {}
         there = [table for table in TABLES if plain and Path(folder, f"parquet/{table}.parquet").is_file()]
@@ -43,20 +46,21 @@ class Exhibits:
 
     @property
     def name(self) -> str:
-        """The name of the configuration: <name> in the folder of its results, results/<name>/."""
+        """The name of the configuration, which is the last part of the path results/<name>/."""
         return Path(self.folder).name
 
     @cached_property
     def groups(self) -> dict[str, shown.Group]:
-        """The groups into which the figures and readable tables are divided, by name; empty without Parquet tables."""
+        """The groups of figures and tables for readers that these results have, by name; empty without results."""
         groups = shown.groups_of(self.plain, self.tables) if self.tables else []
         return {group.name: group for group in groups}
 
     @cached_property
     def verdicts(self) -> dict[str, dict[str, str]]:
-        """By name of a claim, its verdict and the measured number with its interval; empty without tables/claims.csv.
+        """The verdict on each claim, and the measured number with its interval, by the name of the claim.
 
-        The inner keys are verdict, measured, ci_low and ci_high, with texts. Raises ValueError if the file is damaged.
+        The values are dictionaries of texts with the keys verdict, measured, ci_low and ci_high, from
+        tables/claims.csv. The result is empty if that file is missing; if it is damaged, ValueError is raised.
         """
         file = Path(self.folder, "tables/claims.csv")
         lines = files.read_bytes(file).decode().splitlines(keepends=True) if file.is_file() else []
@@ -64,7 +68,10 @@ class Exhibits:
         return {row["claim"]: {name: row[name] for name in names} for row in csv.DictReader(lines)}
 
     def ending(self) -> list[str]:
-        """Two lines to end a workflow with: numbers of claims by verdict, and the report's path; none without it."""
+        """Two lines to print when a workflow ends: the numbers of claims by verdict, and the path of the report.
+
+        The list is empty if there is no report.html.
+        """
         report = Path(self.folder, "report.html")
         if not report.is_file():
             return []
@@ -74,21 +81,27 @@ class Exhibits:
 
     @property
     def results(self) -> list[str]:
-        """The paths of the Parquet files with measured results, one for each name in `tables`."""
+        """The paths of the Parquet files with measured results, one for each table that the results have."""
         return self._parquet(self.tables)
 
     @property
     def judged(self) -> list[str]:
-        """The paths of all Parquet files: those of measured results, and claims and comparisons, judged from them."""
+        """The paths of all Parquet files: those of measured results, and those of claims and comparisons.
+
+        The last two are made from the measured results when the claims are judged.
+        """
         return self._parquet([*self.tables, *JUDGED] if self.tables else [])
 
     def read_by(self, group: str) -> list[str]:
-        """The paths of the Parquet files from which a group of figures and tables is made; empty without that group."""
+        """The paths of the Parquet files from which the figures and tables of the group `group` are made.
+
+        The list is empty if these results have no such group.
+        """
         return self._parquet(self.groups[group].inputs if group in self.groups else [])
 
     @property
     def files(self) -> list[str]:
-        """The paths of the files of all figures (PNG, PDF) and readable tables (CSV, Markdown) of the results."""
+        """The paths of all figures (PNG, PDF) and all tables for readers (CSV, Markdown) of the results."""
         return [f"{self.folder}/{file}" for group in self.groups.values() for file in group.files]
 
     @property
@@ -112,12 +125,12 @@ def plans(
     jobs: Mapping[str, Iterable[str]] | None = None,
     again: Mapping[str, tuple[str, str]] = {},
 ) -> dict[str, dict[str, Any]]:
-    """The plans, by job name, of the jobs that judge claims, draw figures and write pages: all that each depends on.
+    """The plans, by job name, of the jobs that judge claims, draw figures and tables for readers, and write pages.
 
-    `sources` has the Parquet tables that they read. `options` are those of the `snakemake` commands on the report's
-    page. `kept` are the `verdicts` of results/published/, shown beside claims that are open here. `jobs` has, by name
-    of a job that draws, its groups of figures and tables; by default there is a job for each group. `again` has the
-    Parquet tables by which undecided claims are judged a second time.
+    A plan has all that a job's result depends on. `sources` has, for each Parquet table that the jobs read, where it
+    comes from and a hash. `options` are those of the `snakemake` commands on the report's page. `kept` has the verdicts
+    of results/published/, which are shown beside claims that these results leave open. `jobs` has, by name of a job
+    that draws, its groups of figures and tables; by default there is a job for each group.
     """
     settings = dict(of.plain)
     reads = dict([*sources.values(), *again.values()])
@@ -143,9 +156,10 @@ def plans(
 
 
 def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
-    """The plans, by job name, of the jobs that judge and show results/published/: all that each depends on.
+    """The plans, by job name, of the jobs that judge claims and make figures and pages from results/published/.
 
-    One job draws all figures. Parquet tables of measured results, which no job makes anew, have their checksums there.
+    A plan has all that a job's result depends on. One job draws all figures. No job makes the measured results again,
+    so plans have checksums of their Parquet files instead.
     """
 
     def checksums(of: Exhibits, folder: str) -> Sources:
@@ -157,9 +171,10 @@ def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
 
 
 def to_compare(name: Any, own: str) -> str:
-    """The folder to compare results/<own>/ with: `name`, if it is a path with a slash, else results/<name>/.
+    """The path of the folder of results with which results/<own>/ is to be compared.
 
-    Raises ValueError if no results with verdicts are there, or if they are those in results/<own>/.
+    It is `name` if that has a slash, else results/<name>/. Raises ValueError if there are no results with verdicts in
+    this folder, or if it is results/<own>/ itself.
     """
     name = str(name)
     finished = sorted(path.parents[1].name for path in Path("results").glob("*/parquet/claims.parquet"))
@@ -174,10 +189,10 @@ def to_compare(name: Any, own: str) -> str:
 
 
 def command_options(name: str, presets: str | Path) -> str:
-    """The options with which a `snakemake` command makes results/<name>/, for texts that show such a command.
+    """The options with which a `snakemake` command makes results/<name>/, for texts that show the command.
 
-    Empty for "default" and "published"; else --configfile with the YAML file of the folder `presets` that has the
-    `name`, or, if none has, with FILE for the user's own configuration.
+    They are empty for "default" and "published". Otherwise they are --configfile and the YAML file in the folder
+    `presets` that sets this name, or FILE, for a configuration of the user, if no file there does.
     """
     if name in ("default", KEPT):
         return ""

@@ -19,17 +19,20 @@ ADVICE = "; delete it and run again"
 
 
 class Unusable(ValueError):
-    """A file of results is missing, damaged or not what its reader expects; the message begins with its path."""
+    """Raised if a file of results is missing, damaged or not what its reader expects; the message names it first."""
 
     @classmethod
     def because(cls, path: str | Path, reason: str) -> "Unusable":
-        """An error that says why the file at `path` is unusable, and that it is to be deleted and made again."""
+        """An `Unusable` error that says why the file at `path` is unusable and advises to delete it and run again."""
         return cls(f"{path}: {reason}{ADVICE}")
 
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path; if the block ends without error, store its file's checksum and rename it to `path`."""
+    """Yield a temporary path to write to; if the `with` block raises no error, the file there is renamed to `path`.
+
+    Its SHA-256 is stored in the folder .sha256 beside `path`. After an error the temporary file is deleted.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # The process id keeps apart what a killed workflow left running; by the suffix matplotlib chooses the format.
@@ -43,7 +46,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
 
 
 def remove_partials(outputs: Iterable[str | Path]) -> None:
-    """Delete half-written files that killed processes left, of `outputs` or of checkpoints in their folders."""
+    """Delete the partly written files that killed processes left beside `outputs`, those of checkpoints included."""
     for path in map(Path, outputs):
         for stem in (glob.escape(path.stem), "checkpoint*"):
             for partial in path.parent.glob(f".{stem}.*.partial*"):
@@ -65,13 +68,19 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Return the content of a file. Raises Unusable if it is missing, has no stored checksum, or does not match it."""
+    """Return the content of the file at `path` after a check of its checksum.
+
+    Raises Unusable if the file is missing, has no stored checksum, or differs from the stored checksum.
+    """
     verify(path)
     return Path(path).read_bytes()
 
 
 def verify(path: str | Path) -> None:
-    """Raise Unusable if a file is missing, has no stored checksum, or does not match it; little memory is needed."""
+    """Raise Unusable if the file at `path` is missing, has no stored checksum, or differs from the stored checksum.
+
+    The file is read in parts, so that little memory is needed.
+    """
     try:
         digest = sha256_of(path)
     except FileNotFoundError:
@@ -88,9 +97,10 @@ def verify(path: str | Path) -> None:
 
 
 def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
-    """A sentence for each file under `folder` that is damaged, or without checksum, or gone, with what to do about it.
+    """A sentence, with advice, on each file under `folder` that is damaged, has no checksum or is gone.
 
-    Hidden files and direct subfolders named in `beside`, such as logs, whose files have no checksums, are left out.
+    A file is gone if only its checksum is there. Hidden files, and the direct subfolders in `beside`, such as logs,
+    whose files have no checksums, are left out.
     """
     found = []
     for path in visible(folder, beside):
@@ -105,7 +115,7 @@ def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
 
 
 def visible(folder: str | Path, beside: tuple[str, ...] = ()) -> list[Path]:
-    """The paths of the files under `folder`, but for hidden files, checksums and its direct subfolders in `beside`."""
+    """The paths of all files under `folder`, except hidden files, checksums and the direct subfolders in `beside`."""
     return [
         path
         for path in _all_files(folder)
@@ -122,7 +132,7 @@ def _all_files(folder: str | Path) -> list[Path]:
 
 
 def sha256_of(*paths: str | Path) -> str:
-    """The SHA-256 of the joined content of the files at `paths`, in hexadecimal digits."""
+    """The SHA-256 of the contents of the files at `paths`, one after another, in hexadecimal digits."""
     digest = hashlib.sha256()
     for path in paths:
         with Path(path).open("rb") as file:
@@ -132,7 +142,7 @@ def sha256_of(*paths: str | Path) -> str:
 
 
 def recorded(path: str | Path) -> str | None:
-    """The stored SHA-256 of a file, in hexadecimal digits; None without one."""
+    """The stored SHA-256 of the file at `path`, in hexadecimal digits, or None if no checksum is stored."""
     try:
         return checksum_file(path).read_text(encoding="ascii", errors="replace").partition("  ")[0]
     except OSError:

@@ -31,8 +31,9 @@ def search_garbage_rarely() -> None:
 class Progress:
     """Reports how far a long loop is: to the log every few seconds, to the terminal at most every half minute.
 
-    A report has the units of work done of `total`, the time spent and an estimate of the time left. `done` units were
-    finished by an earlier process, which left a checkpoint.
+    A report says how many of the `total` units of work are done, how long they took, and an estimate of the time left.
+    `done` is the number of units that an earlier process had finished when it left a checkpoint. Each call takes the
+    number of units that are done so far.
 
     >>> progress = Progress("majority d8 layernorm seed 3", total=14_000, unit="steps")
     >>> progress(1_000, "test loss 0.92")
@@ -64,7 +65,10 @@ class Progress:
 
 @contextmanager
 def naming(key: str) -> Iterator[None]:
-    """In the `with` block, begin a ValueError's message with `key` of config.yaml, unless it is a `files.Unusable`."""
+    """A context that puts `key`, a key of config.yaml, before the message of any ValueError raised in it.
+
+    A `files.Unusable`, whose message begins with the path of a file, is left as it is.
+    """
     try:
         yield
     except Unusable:
@@ -89,14 +93,14 @@ def _end(*_: object) -> None:
 
 @contextmanager
 def job(snakemake: Any) -> Iterator[Plan | None]:
-    """Run the `with` block as a job of the workflow, and yield its plan, all that its result depends on, if it has one.
+    """Run the `with` block as a job of the workflow, and yield the job's plan, or None if the job has none.
 
-    `snakemake` is the object of that name which Snakemake gives to a script. Log messages go to the job's log file; at
-    the end a copy of the plan file marks the job as done.
+    `snakemake` is the object of that name which Snakemake gives to a script. Log messages go to the job's log file.
+    When the block ends without error, a copy of the plan file marks the job as done.
 
-    A ValueError, an OSError or used-up memory ends the process with status 1 and one line on standard error; any other
-    error is raised again. The log has the traceback. At SIGTERM, or when the Snakemake that started it is gone, the
-    process ends and leaves nothing half-written.
+    A ValueError, an OSError or a lack of memory ends the process with status 1 and one line on standard error; any
+    other error is raised again. The log has the traceback. At SIGTERM, or when the Snakemake process that started the
+    job is gone, this process ends and leaves nothing half-written.
     """
     log_file = snakemake.log[0]
     search_garbage_rarely()

@@ -19,7 +19,10 @@ Plans = dict[str, dict[str, Any]]
 
 
 def plans(of: Reproduction) -> Plans:
-    """By name, the plan of each job: all that its result depends on. The plans that a plan refers to come before it."""
+    """The plan of each job of a reproduction, by the job's name: a dictionary of all that its result depends on.
+
+    The plan of a job comes after the plans of all jobs whose results it reads.
+    """
     planned: Plans = {}
     add = partial(_add, planned)
     _texts(of, add)

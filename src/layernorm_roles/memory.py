@@ -19,6 +19,6 @@ def first_line(error: BaseException) -> str:
 
 
 def warn(line: str, error: BaseException | None = None) -> None:
-    """Print a warning on standard error and log it by Python's logging, there with the traceback of `error` if any."""
+    """Print a warning on standard error and log it; with `error`, the log also has that exception's traceback."""
     log.warning(line, exc_info=error)
     print(f"warning: {line}", file=sys.stderr, flush=True)

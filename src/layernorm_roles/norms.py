@@ -47,8 +47,8 @@ def affine(
 class Norm(nn.Module):
     """A built-in normalisation, such as LayerNorm, of vectors of size `dim`: it maps (..., dim) to (..., dim).
 
-    `variant`, a value of `VARIANTS`, says what it computes. Where it learns, it has `weight`, a gain (dim,) or a
-    scalar, and maybe `bias` (dim,), as torch.nn.LayerNorm has. `eps` is added to the mean square before the scaling.
+    `variant`, a value of `VARIANTS`, says what it computes. If something is learnt, `weight` is a gain (dim,) or a
+    scalar; `bias` (dim,) is there only if the variant learns one. `eps` is added to the mean square before the scaling.
     """
 
     def __init__(self, variant: Variant, dim: int, eps: float = 0.0):
@@ -61,7 +61,10 @@ class Norm(nn.Module):
             self.bias = nn.Parameter(torch.zeros(dim))
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-        """The vectors of `x`, shape (..., d), projected, scaled, multiplied and shifted as far as `variant` says so."""
+        """Apply to each vector of `x`, shape (..., d), the steps of the norm that `variant` asks for.
+
+        In this order, they are: project, scale, divide by d, multiply by a constant or `weight`, and add `bias`.
+        """
         if self.variant.projects:
             x = project(x)
         if self.variant.scales:
@@ -75,10 +78,11 @@ class Norm(nn.Module):
 
 
 class MatchedProjection(nn.Module):
-    """Divides Px, each vector minus its mean, by one number: the running root mean square of the entries of Px.
+    """Subtracts the mean of each vector, and divides all vectors by one number, their running root mean square.
 
-    So outputs have on average LayerNorm's size, but no vector is scaled by its own. In training mode each call first
-    moves the mean square a tenth of the way to that of its Px; it starts at that of an untrained GPT-2.
+    On average, outputs have the size that LayerNorm's have, but no vector is scaled to a fixed length. Each call in
+    training mode first moves the stored mean square a tenth of the way to the mean square of all entries of its
+    projected input. The stored mean square starts at the value of an untrained GPT-2.
     """
 
     def __init__(self):
@@ -94,12 +98,12 @@ class MatchedProjection(nn.Module):
 
 
 def build(name: str, dim: int, eps: float = 0.0) -> nn.Module:
-    """The normalisation called `name` for vectors of size `dim`.
+    """The normalisation called `name`, as a torch module that maps vectors of size `dim`, (..., dim), to (..., dim).
 
-    `name` is one of `VARIANTS`, one of them times a constant as `variants.scaled` writes it, or "package.module:Class"
-    for a torch.nn.Module of the user, whose constructor takes `dim` and which maps (..., dim) to (..., dim); its module
-    is looked for in the working directory first. `eps` is for the built-in variants alone. Raises ValueError if the
-    name is unknown, or the class cannot be imported or built.
+    `name` is a key of `VARIANTS`, such a key times a constant as `variants.scaled` writes it, or "package.module:Class"
+    for a torch.nn.Module of the user. Its constructor takes `dim`, and its module is looked for in the working
+    directory first. `eps` applies to built-in variants only. Raises ValueError if the name is unknown, or if the class
+    cannot be imported or built.
     """
     both = maps(name)
     if both is not None and both[0] == both[1]:
@@ -111,11 +115,11 @@ def build(name: str, dim: int, eps: float = 0.0) -> nn.Module:
 
 
 def build_pair(name: str, dim: int, eps: float = 0.0) -> tuple[nn.Module, nn.Module]:
-    """The norm from whose output queries and keys are made, and the one for values, in the variant `name`.
+    """Two norms of the variant `name` for vectors of size `dim`: one for queries and keys, and one for values.
 
-    They are one module, twice, unless the variant has different norms for them, such as "projected_qk" or
-    "layernorm*0.1@values". Other names are those that `build` takes. `eps` is for the built-in variants alone. Raises
-    ValueError if the name is unknown, or a user's class cannot be imported or built.
+    Both are the same module unless the variant has two norms, such as "projected_qk" or "layernorm*0.1@values". `name`
+    may also be any name that `build` takes. `eps` applies to built-in variants only. Raises ValueError if the name is
+    unknown, or if a user's class cannot be imported or built.
     """
     both = maps(name)
     if both is not None and both[0] != both[1]:

@@ -19,10 +19,11 @@ def share(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch"]:
 
 
 def table(network: nn.Module, run: Callable[[], object]) -> pd.DataFrame:
-    """The share of squared length that the inputs of each norm of `network` have along the ones vector, during `run()`.
+    """For each norm of `network`, the share of its inputs' squared length that lies along the ones vector.
 
-    `run` runs the network. Norms are modules with "Norm" in the name of their class. Columns: norm (from 1, by first
-    call), norm_name (module's path), dimensions, ones_share (0..1, the mean over all vectors that enter the norm).
+    `run` is called to run the network. Every module with "Norm" in its class name counts as a norm. Columns: norm (from
+    1, by first call), norm_name (path of the module), dimensions, ones_share (0..1, the mean over all vectors that
+    enter the norm).
     """
     entered: dict[str, list[Float[Tensor, "n d"]]] = {}
 

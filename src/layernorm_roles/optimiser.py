@@ -8,7 +8,7 @@ from torch.optim.adam import adam
 
 
 def linear_decay(learning_rate: float, step: int, last: int, warmup: int = 0) -> float:
-    """The learning rate of a training step, which falls linearly from `learning_rate` at step 0 to 0 at step `last`.
+    """The learning rate of step `step`: it falls linearly from `learning_rate` at step 0 to 0 at step `last`.
 
     Later it stays at 0. In the first `warmup` steps it is multiplied by 1 / warmup, 2 / warmup and so on, up to 1.
     """
@@ -16,7 +16,10 @@ def linear_decay(learning_rate: float, step: int, last: int, warmup: int = 0) ->
 
 
 def rate_taken(learning_rate: float, step: int, last: int, warmup: int = 0) -> float:
-    """The rate by `linear_decay` of the latest training step after `step` steps, or of the first before any step."""
+    """The learning rate, by `linear_decay`, of the latest training step when `step` steps have been taken.
+
+    Before any step has been taken it is the rate of the first step. The other arguments are those of `linear_decay`.
+    """
     return linear_decay(learning_rate, max(step - 1, 0), last, warmup)
 
 

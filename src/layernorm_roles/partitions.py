@@ -13,7 +13,7 @@ Partition = tuple[int, ...]
 
 @cache
 def count_partitions(total: int, parts: int, largest: int) -> int:
-    """The number of partitions of `total` into at most `parts` parts, none above `largest`."""
+    """The number of partitions of the integer `total` into at most `parts` parts, none above `largest`."""
     if total == 0:
         return 1
     if parts == 0:
@@ -22,18 +22,20 @@ def count_partitions(total: int, parts: int, largest: int) -> int:
 
 
 def count_admissible(length: int, classes: int, majority_gap: int) -> int:
-    """The number of partitions of `length` into 2 to `classes` parts, one at least `majority_gap` above all others.
+    """The number of admissible partitions of the integer `length` into parts, the counts of classes.
 
-    It is 69,413 for length 50, 20 classes and gap 6, as in the paper.
+    A partition is admissible if it has 2 to `classes` parts, one of them at least `majority_gap` above all others.
+    There are 69,413 for length 50, 20 classes and gap 6, as in the paper.
     """
     return sum(number for _, number in _by_majority(length, classes, majority_gap))
 
 
 def admissible_partition(rank: int, length: int, classes: int, majority_gap: int) -> Partition:
-    """The partition of `length` at place `rank`, from 0, among those with 2 to `classes` parts whose largest part is at
-    least `majority_gap` above the second.
+    """The admissible partition of the integer `length` with the index `rank`, from 0: its parts, the largest first.
 
-    They are in rising order of their largest part, then of the second largest, and so on; `rank` is below their number.
+    A partition is admissible if it has 2 to `classes` parts and its largest part is at least `majority_gap` above the
+    second. Partitions are ordered by their largest part, then by the second largest, and so on, the smallest first.
+    `rank` must be below their number.
     """
     for majority, number in _by_majority(length, classes, majority_gap):  # noqa: B007, used after the loop
         if rank < number:

@@ -35,23 +35,27 @@ _held = []
 
 
 class Plan(dict[str, Any]):
-    """The plan of a job, read from its JSON file: all that the job's result depends on, as `plan.plan` makes it."""
+    """A job's plan, a dictionary of all that the job's result depends on, read from the plan file at `path`."""
 
     def __init__(self, path: str | Path):
         self.path, self.text = Path(path), Path(path).read_text(encoding="utf-8")
         super().__init__(json.loads(self.text))
 
     def of(self, job: str) -> dict[str, Any]:
-        """The plan of `job`, whose result this plan's job reads; raises ValueError if it was planned anew since."""
+        """The plan of another job, `job`, whose result the job of this plan reads.
+
+        Raises ValueError if the other plan has changed since this one was made.
+        """
         other = Plan(self.path.parents[self["job"].count("/")] / f"{job}.json")
         if hash_of(other) != self["made_by"][job]:
             raise ValueError(f"{other.path}: planned anew since {self.path} was; run the command again")
         return dict(other)
 
     def finish(self, origin: str | Path) -> None:
-        """Write a copy of the plan file to `origin`, by which the job counts as done.
+        """Write a copy of the plan file to `origin`, which marks the job as done.
 
-        Raises ValueError if the plan file, the code of a user's norm or a file of the text changed while the job ran.
+        Raises ValueError if the plan file, the code of a user's norm or a file of the text has changed since the job
+        was planned.
         """
         if _text(self.path) != self.text:
             raise ValueError(f"{self.path}: planned anew while its job ran; run the command again")
@@ -67,11 +71,11 @@ class Plan(dict[str, Any]):
 
 
 def plan(stage: str, job: str, made_by: Mapping[str, str], **parameters: Any) -> dict[str, Any]:
-    """The plan of the job called `job`: a dictionary of all that its result depends on.
+    """The plan of the job called `job`: a dictionary of all that the job's result depends on.
 
-    `stage` is the kind of work, such as "majority", of whose code the plan has a hash. `made_by` has, for each job or
-    table that the job reads, in the order of its inputs, a hash of what it was made from. `parameters`, such as
-    settings and seeds, are what JSON can hold.
+    `stage` is the kind of work, such as "majority"; the plan contains a hash of its code. `made_by` maps each job or
+    table that the job reads, in the order of the job's inputs, to a hash of what it was made from. `parameters`, such
+    as settings and seeds, are values that JSON can hold.
     """
     return {"job": job, "stage": stage, "code": catalogue.code(stage), **parameters, "made_by": dict(made_by)}
 
@@ -82,10 +86,11 @@ def hash_of(plan: Mapping[str, Any]) -> str:
 
 
 def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write the plan files of the jobs in `folder`, results/<name>/, and date those of finished jobs long ago.
+    """Write the plan files in results/<name>/, and set their times so that Snakemake does unfinished jobs only.
 
-    Snakemake then does the other jobs. Plan files of jobs that `plans` lacks are deleted. Raises ValueError if a plan
-    file cannot be written, or if another command makes the results in `folder` from other plans at this moment.
+    `folder` is results/<name>/, and `plans` has the plan of each job by its name. A job is finished if its plan equals
+    the copy that it left when it was done. Plan files of jobs that `plans` lacks are deleted. Raises ValueError if a
+    plan file cannot be written, or if another command is making the results in `folder` from other plans.
     """
     folder = Path(folder)
     texts = {folder / FOLDER / f"{job}.json": _as_text(each) for job, each in plans.items()}
@@ -123,10 +128,10 @@ def begun(folder: str | Path) -> bool:
 
 
 def check(folder: str | Path) -> None:
-    """Raise ValueError if files in results/<name>/, `folder`, are damaged, missing or made with other settings or code.
+    """Raise ValueError if a file in `folder`, results/<name>/, is damaged, missing or made otherwise than planned.
 
-    The message has a line for each, and for each plan file that differs from the copy of it that its finished job left.
-    A folder without results is an error.
+    The message has a line for each such file, and for each plan file that differs from the copy that the finished job
+    left. A folder in which no job has left a copy of its plan is an error, too.
     """
     there = sorted(Path(folder, ORIGIN).rglob("*.json"))
     copies = {path.relative_to(Path(folder, ORIGIN)).as_posix(): _text(path) for path in there}

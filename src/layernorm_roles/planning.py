@@ -36,12 +36,18 @@ def merged(base: Any, overlay: Any) -> Any:
 
 
 def configured(defaults: str | Path, overlay: Mapping[str, Any]) -> Settings:
-    """The checked settings of YAML file `defaults`, overridden by `overlay`; raises ValueError with a line a fault."""
+    """The checked settings of the YAML file `defaults`, with the keys in `overlay` laid over them at any depth.
+
+    Raises ValueError, with a line for each fault, if a value is not allowed.
+    """
     return load(merged(yaml_files.read(defaults), overlay))
 
 
 def refuse_read_only(folder: str | Path, snakefile: str | Path) -> None:
-    """Raise ValueError, which says how to run `snakefile` elsewhere, if .snakemake or `folder` cannot be written."""
+    """Raise ValueError if nothing can be written to `folder`, results/<name>/, or to .snakemake/.
+
+    The message says what to do, such as how to run `snakefile` in another folder.
+    """
     inside = [Path(folder, name) for name in (*plan.RESULTS, "figures", "tables", *plan.UNCHECKED)]
     for wanted in (Path(".snakemake"), Path(folder), *inside):
         there = next(place for place in (wanted, *wanted.parents) if os.path.lexists(place))
@@ -56,7 +62,7 @@ def refuse_read_only(folder: str | Path, snakefile: str | Path) -> None:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """All that one configuration makes, its reproduction: the jobs, what they depend on, and their files."""
+    """A reproduction, all that one configuration makes: its jobs, what they depend on, and the files they write."""
 
     settings: Settings
     presets: Path
@@ -64,7 +70,7 @@ class Reproduction:
 
     @cached_property
     def plain(self) -> dict[str, Any]:
-        """All settings as JSON has them: dictionaries and lists of plain values."""
+        """All settings of config.yaml as nested dictionaries and lists of values that JSON can hold."""
         return self.settings.model_dump(mode="json")
 
     @property
@@ -74,24 +80,24 @@ class Reproduction:
 
     @cached_property
     def devices(self) -> dict[str, Any]:
-        """By section of config.yaml, majority or language_model, the `gpu.choice.Choice` of a device to train on."""
+        """The device on which models are trained, and why, by section: "majority" and "language_model"."""
         wanted = {stage: getattr(self.settings, key) for stage, key in DEVICE_KEYS.items()}
         chosen = {device: choose(device) for device in wanted.values()}
         return {stage: chosen[device] for stage, device in wanted.items()}
 
     def gpus(self, stage: str) -> int:
-        """Number of GPUs, 1 or 0, that a training job asks for; `stage` is majority or language_model."""
+        """The number of GPUs, 1 or 0, that a training job asks for; `stage` is "majority" or "language_model"."""
         return int(self.devices[stage].device == "cuda")
 
     @cached_property
     def training(self) -> dict[str, dict[str, Batch]]:
-        """By section, majority or language_model, and name, the batches: runs that one process trains in turn."""
+        """The batches of training runs, by section, "majority" or "language_model", and then by name."""
         chosen = {stage: choice.device for stage, choice in self.devices.items()}
         return {stage: batches.batches(self.settings, stage, device) for stage, device in chosen.items()}
 
     @cached_property
     def sampled(self) -> list[str]:
-        """Names of the batches (groups of runs) of language models whose activations the experiment fusion reads."""
+        """The names of the batches of language models whose activations the experiment statements.fusion reads."""
         return [name for name, runs in self.measured.items() if any(run["samples"] for run in runs)]
 
     @cached_property
@@ -103,7 +109,7 @@ class Reproduction:
 
     @cached_property
     def plans(self) -> dict[str, dict[str, Any]]:
-        """By name of a job, its plan: all that its result depends on, which plan/<name>.json will hold."""
+        """The plan of each job, a dictionary of all that the job's result depends on, by the job's name."""
         return jobs.plans(self)
 
     @cached_property
@@ -113,17 +119,17 @@ class Reproduction:
 
     @cached_property
     def exhibits(self) -> Exhibits:
-        """The claims, figures, readable tables and pages that are made from the Parquet tables of results."""
+        """The claims, figures, tables for readers and pages that are made from the Parquet tables of results."""
         return Exhibits(self.folder, self.plain, self.tables)
 
     @property
     def in_parts(self) -> list[str]:
-        """The names of the Parquet tables that are put together from files, each with the rows that one job writes."""
+        """The names of the Parquet tables that are joined from files, one for each job that writes rows."""
         # A stage that is a single job has a name in common with the job.
         return [table for table in self.tables if self.jobs_of(table) != [catalogue.TABLES[table]]]
 
     def jobs_of(self, table: str) -> list[str]:
-        """The names of the jobs that write a Parquet table of results or some of its rows; empty without that table."""
+        """The names of the jobs that write the Parquet table `table`, or some of its rows; empty if no job does."""
         stage = catalogue.TABLES[table]
         if stage == "measure":
             flag = {"language_model_ceilings": "ceilings"}.get(table, "keys")
@@ -142,11 +148,11 @@ class Reproduction:
         return [stage]
 
     def parts(self, table: str) -> list[str]:
-        """The paths of the files from which a Parquet table is put together, each with the rows that one job writes."""
+        """The paths of the files that are joined to the Parquet table `table`, one for each job that writes rows."""
         return [f"{self.folder}/runs/{job}/{table}.parquet" for job in self.jobs_of(table)]
 
     def benchmarks(self) -> list[str]:
-        """The paths of the files with time and memory that Snakemake writes for each job that computes results."""
+        """The paths of Snakemake's benchmark files (time and memory), one for each job that computes results."""
         computing = (job for job, each in self.plans.items() if each["stage"] not in catalogue.EVIDENCE)
         return [f"{self.folder}/benchmarks/{job}.tsv" for job in computing]
 
@@ -156,11 +162,14 @@ class Reproduction:
         return [f"{self.folder}/origin/{job}.json" for job in last]
 
     def text_files(self, name: str) -> dict[str, str]:
-        """The paths of the files into which the text called `name` is prepared, by kind, such as manifest."""
+        """The paths of the prepared files of the text called `name`, by kind, such as "tokenizer" or "manifest"."""
         return {key: f"{self.folder}/data/text/{name}/{file}" for key, file in TEXT_FILES.items()}
 
     def text_of(self, batch: Batch) -> dict[str, str]:
-        """The paths of the prepared text on which a batch of language model runs trains, by kind, such as manifest."""
+        """The paths of the prepared files of the text that a batch of language models trains on.
+
+        The keys say what each file holds: "tokenizer", "training", "validation", "contexts" and "manifest".
+        """
         return self.text_files(self.settings.language_model[batch.group].text)
 
     def majority_data(self, batch: Batch) -> list[str]:
@@ -168,7 +177,7 @@ class Reproduction:
         return [f"{self.folder}/data/majority/{batch.group}/seed_{seed}.parquet" for seed in batch.seeds]
 
     def downloaded(self, sources: Iterable[Source]) -> list[str]:
-        """The paths of the files to which the datasets of the Hugging Face hub among `sources` are downloaded."""
+        """The paths of the downloaded files of those `sources` that are datasets of the Hugging Face hub."""
         return [f"{self.folder}/data/downloads/{each.file_name}" for each in sources if each.kind == "hub"]
 
     def text_sources(self, name: str) -> list[Source]:
@@ -177,7 +186,7 @@ class Reproduction:
         return [source for source in (text.corpus, text.long.source, text.sentences.source) if source]
 
     def labelled_sources(self, model: str) -> list[Source]:
-        """The sources of labelled sentences to train and validate `model` on; empty unless it is a BERT classifier."""
+        """The sources of labelled sentences to train and validate `model` on; empty if it is no BERT classifier."""
         settings = self.settings.language_model[model]
         if settings.architecture != "bert" or settings.task != "labelled":
             return []
@@ -185,16 +194,20 @@ class Reproduction:
 
     @cached_property
     def hub_sources(self) -> dict[str, Source]:
-        """The texts and labelled sentences to download from the Hugging Face hub, by the name of the file to write."""
+        """The sources of texts and labelled sentences that are downloaded from the Hugging Face hub.
+
+        The keys are the names of the files to write.
+        """
         sources = [source for name in self.settings.text for source in self.text_sources(name)]
         sources += [source for name in self.settings.language_model for source in self.labelled_sources(name)]
         return {source.file_name: source for source in sources if source.kind == "hub"}
 
     def corpus_files(self, name: str) -> list[str]:
-        """The paths of the files on this machine that the text called `name` is made of, sorted.
+        """The sorted paths of the local files that the text called `name` is made of.
 
-        They match the path patterns of its sources. Raises ValueError for a pattern without match, a match that is no
-        file, is in results/ or has a name that Snakemake cannot take, and a file that a source would read twice.
+        They are the files that match the path patterns of the text's sources. Raises ValueError if a pattern matches
+        nothing, if a match is no file, is in results/ or has a name that Snakemake cannot take, or if a source would
+        read a file twice.
         """
         corpus = []
         for source in self.text_sources(name):
@@ -215,9 +228,10 @@ class Reproduction:
         return sorted(set(corpus))
 
     def text_of_pretrained(self, name: str) -> dict[str, str]:
-        """The paths of the prepared files of the text that a pretrained model reads, by kind, such as manifest.
+        """The paths of the prepared files of the text that the pretrained model `name` reads, by kind.
 
-        Raises ValueError unless the model is from the Hugging Face hub, already measured, or here with right weights.
+        Kinds are "tokenizer", "manifest" and so on. Raises ValueError if files of the model are missing or have another
+        SHA-256 than config.yaml says. Models of the Hugging Face hub, or already measured, are not checked.
         """
         model = self.settings.pretrained[name]
         measured = Path(self.folder, "runs/pretrained", name, "pretrained_keys.parquet")

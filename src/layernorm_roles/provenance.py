@@ -17,11 +17,11 @@ from layernorm_roles.random_streams import Stream
 
 
 def provenance(plan: Mapping[str, Any], device: str, *streams: Stream, torch: bool = False) -> dict[str, str]:
-    """The metadata of a file of results, texts by name, with which a reader can make the file again.
+    """The metadata of a file of results, as texts by name, from which a reader can make the file again.
 
-    The names are config (`plan`, all that the writing job's result depends on, as JSON), config_sha256, version (of
-    this package), git_commit, seed_rule (how to make the generators of `streams` and, if `torch`, torch's), torch and
-    python (versions) and device.
+    The names are config (`plan` as JSON, all that the result depends on), config_sha256, version (of this package),
+    git_commit, seed_rule (how to make the random generators of `streams` and, with `torch`, torch's), torch and python
+    (their versions), and `device`.
     """
     return {
         **_config(plan),
@@ -35,9 +35,10 @@ def provenance(plan: Mapping[str, Any], device: str, *streams: Stream, torch: bo
 
 
 def joined(sources: Iterable[Mapping[str, str]], settings: Mapping[str, Any]) -> dict[str, str]:
-    """The metadata, as `provenance` makes it, of a file put together from files with the metadata `sources`.
+    """The metadata of a file that is joined from several files, whose metadata are `sources`.
 
-    config is `settings` as JSON; any other entry lists all values of the sources, sorted and separated by commas.
+    It has the entries that `provenance` makes. config is `settings` as JSON, and config_sha256 its hash; every other
+    entry lists all values in the sources, sorted and separated by commas.
     """
     sources = list(sources)
     entries = {

@@ -15,7 +15,10 @@ if TYPE_CHECKING:  # Snakemake reads the sentences while it plans, and draws not
 
 
 class Stream(Enum):
-    """A random stream: its number, the names of the integers that `generator` takes after it, and what it draws."""
+    """A random stream, a source of random numbers with one purpose, such as the order of training batches.
+
+    Each stream has a number, the names of the integers that `generator` takes for it, and words on what it draws.
+    """
 
     MAJORITY_DATA = (0, ("seed",), "partitions, labels and the test split of the majority task")
     MAJORITY_BATCHES = (1, ("seed",), "order of the majority task's training batches")
@@ -51,7 +54,7 @@ class Stream(Enum):
 
     @property
     def sentence(self) -> str:
-        """The text in the metadata of files that says what the stream draws and how to make its generator again."""
+        """A text for the metadata of files: what the stream draws, and how to make its random generator again."""
         key = ", ".join(self.integers)
         return f"{self.draws}: random_streams.generator(Stream.{self.name}{key and ', '}{key})"
 
@@ -64,7 +67,10 @@ NOTHING_RANDOM = "nothing is random"
 
 
 def generator(stream: Stream, *integers: int) -> np.random.Generator:
-    """The numpy generator of `stream` for a value of each of `stream.integers`; raises TypeError for more or fewer."""
+    """The numpy random generator of `stream` for the given `integers`, such as a seed.
+
+    `stream.integers` says in order what they are. Raises TypeError if more or fewer are given.
+    """
     import numpy as np
 
     if len(integers) != len(stream.integers):
@@ -81,5 +87,5 @@ def seed_torch(seed: int) -> None:
 
 
 def describe(streams: tuple[Stream, ...], torch: bool = False) -> str:
-    """The text in the metadata of a file that says how to make the generators of `streams`, and torch's if used."""
+    """A text for a file's metadata that says how to make the generators of `streams` and, with `torch`, torch's."""
     return "; ".join([stream.sentence for stream in streams] + [TORCH] * torch) or NOTHING_RANDOM

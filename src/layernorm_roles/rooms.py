@@ -18,7 +18,10 @@ PACKAGE = Path(__file__).parent
 
 @cache
 def digest(rooms: tuple[str, ...], packages: tuple[str, ...] = ()) -> str:
-    """A hash, 16 hexadecimal digits, of folders and files `rooms` of this package and of the versions of `packages`."""
+    """A hash of the code in `rooms` and of the installed versions of `packages`, in 16 hexadecimal digits.
+
+    `rooms` are folders and files of this package. Comments, docstrings and layout of Python code do not count.
+    """
     files = sorted({file for room in rooms for file in files_of(room)})
     parts = [f"{file} {_meaning(PACKAGE / file)}" for file in files]
     parts += [f"{package} {_version(package)}" for package in sorted(packages)]
@@ -35,7 +38,10 @@ def _version(package: str) -> str:
 
 
 def files_of(room: str) -> list[str]:
-    """The files in `room`, a folder or file of this package, by paths below the package. Raises ValueError if none."""
+    """The paths, relative to the package, of the files in `room`, a folder or file of this package.
+
+    Raises ValueError if there are none.
+    """
     place = PACKAGE / room
     files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
     names = [str(path.relative_to(PACKAGE)) for path in files if "__pycache__" not in path.parts]
@@ -47,8 +53,9 @@ def files_of(room: str) -> list[str]:
 def of_norm(norm: str) -> str | None:
     """A hash of the code of a user's norm, "package.module:Class"; None for a built-in norm, whose name has no colon.
 
-    It covers the module, what it imports from the working folder, and the files beside it, unless it lies right in the
-    working folder or among installed packages. Raises ValueError if there is no such module, or if it cannot be read.
+    It covers the norm's module, all that the module imports from the working directory, and all files in the module's
+    folder, unless that is the working directory itself or a folder of installed packages. Raises ValueError if the
+    module does not exist or cannot be read.
     """
     if ":" not in norm:
         return None

@@ -11,10 +11,11 @@ from layernorm_roles.settings import yaml_files
 
 
 class Figure(NamedTuple):
-    """A figure in shown.yaml: the function `draw` plots it from the Parquet tables `inputs`.
+    """A figure that is listed in shown.yaml: its name, its caption, and how it is plotted.
 
-    `draw` takes after them the section `settings` of the configuration, if that is not empty, and `options`. `group` is
-    the subject; an experiment or model of its section has to have what `needs` says, or there is no such figure.
+    The function called `draw` plots it. Its arguments are the Parquet tables `inputs`, then the section `settings` of
+    the configuration, unless `settings` is empty, and `options`. `group` is the subject of the figure, mostly a section
+    of config.yaml; the figure is left out if no experiment or model of the section meets all conditions in `needs`.
     """
 
     name: str
@@ -33,9 +34,10 @@ class Figure(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table for readers in shown.yaml, made from the Parquet tables `inputs`; `group` is its subject.
+    """A table for readers that is listed in shown.yaml and made from the Parquet tables `inputs`.
 
-    `note` stands below it and says what the columns mean; `none` is what readers see instead if it has no rows.
+    `group` is its subject. `note` stands below the table and says what the columns mean; `none` is what readers see
+    instead of a table without rows.
     """
 
     name: str
@@ -47,12 +49,12 @@ class Table(NamedTuple):
 
     @property
     def files(self) -> list[str]:
-        """The paths below results/<name>/ of the table's files: numbers in full precision (CSV), and Markdown."""
+        """The paths, below results/<name>/, of the table's CSV file, in full precision, and of its Markdown file."""
         return [f"tables/{self.name}.csv", f"tables/{self.name}.md"]
 
 
 class Group(NamedTuple):
-    """A group of figures and readable tables on one subject, such as the majority task, in shown.yaml."""
+    """A group of figures and tables for readers on one subject, such as the majority task, in shown.yaml."""
 
     name: str
     title: str
@@ -62,12 +64,12 @@ class Group(NamedTuple):
 
     @property
     def inputs(self) -> list[str]:
-        """The names of the Parquet tables from which the group's figures and readable tables are made, sorted."""
+        """The names of the Parquet tables from which the group's figures and tables for readers are made, sorted."""
         return sorted({name for exhibit in (*self.figures, *self.tables) for name in exhibit.inputs})
 
     @property
     def files(self) -> list[str]:
-        """The paths below results/<name>/ of the files of the group's figures and readable tables."""
+        """The paths, below results/<name>/, of the files of the group's figures and tables for readers."""
         return [file for exhibit in (*self.figures, *self.tables) for file in exhibit.files]
 
 
@@ -93,10 +95,11 @@ TABLES = {table.name: table for group in GROUPS.values() for table in group.tabl
 
 
 def groups_of(settings: Mapping[str, Any], tables: Collection[str]) -> list[Group]:
-    """The groups of figures and readable tables that can be made from some results, without groups that are empty.
+    """The groups of figures and tables for readers that can be made from some results; empty groups are left out.
 
-    `settings` are those behind the results, as dictionaries; `tables` names their Parquet tables, besides claims. A
-    figure is left out if it reads another table, or if no experiment or model of its section meets its `needs`.
+    `settings` are those behind the results, as dictionaries. `tables` names the Parquet tables that there are, besides
+    claims. A figure or table is left out if it reads any other Parquet table; a figure also if no experiment or model
+    of its section meets its `needs`.
     """
     there = {*tables, "claims"}
     groups = [
@@ -117,7 +120,10 @@ def trained(entry: Mapping[str, Any]) -> set[str]:
 
 
 def is_single(entry: Mapping[str, Any]) -> bool:
-    """Whether an experiment or language model with the settings `entry` has one width, learning rate and step count."""
+    """Whether an experiment or language model has only one width, one learning rate and one number of steps.
+
+    `entry` has its settings, in which these may be lists.
+    """
     values = (entry[key] for key in ("d_model", "learning_rate", "steps"))
     return all(not isinstance(value, list | tuple) or len(value) == 1 for value in values)
 

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 
 def write(frame: pd.DataFrame, table: str, path: str | Path, origin: Mapping[str, str]) -> None:
-    """Write `frame` to `path` as a Parquet file with the columns of `table`, a key of SCHEMAS, and a checksum.
+    """Write `frame` to `path` as a Parquet file with the columns of `table`, a key of SCHEMAS, and its checksum.
 
-    `origin`, of `provenance.provenance`, becomes its metadata. Columns may come in any order. Raises ValueError for
-    missing, unknown or mistyped columns, and for a null where the schema has none.
+    `origin`, made by `provenance.provenance`, becomes the file's metadata. The columns of `frame` may come in any
+    order. Raises ValueError if columns are missing, unknown or mistyped, or if there is a null where the schema allows
+    none.
     """
     schema = SCHEMAS[table]
     if set(frame.columns) != set(schema.names):
@@ -51,18 +52,18 @@ def _split(arrow: pa.Table) -> list[str]:
 
 
 def read(path: str | Path, table: str) -> pd.DataFrame:
-    """Return the content of the Parquet file at `path`, which must have the columns of `table`, a key of SCHEMAS.
+    """The content of the Parquet file at `path`, which must hold the table `table`, a key of SCHEMAS.
 
-    Raises ValueError if it is missing, damaged or no `table`.
+    Raises ValueError if the file is missing or damaged, or does not hold this table.
     """
     return read_arrow(path, table).to_pandas(use_threads=False)
 
 
 def read_arrow(path: str | Path, table: str, identity: Mapping[str, Any] | None = None) -> pa.Table:
-    """Return the Parquet file at `path` as an Arrow table, which is faster than pandas for columns of lists.
+    """The content of the Parquet file at `path` as an Arrow table, which is faster than pandas for columns of lists.
 
-    Raises ValueError if it is missing or damaged, has not the columns of `table`, a key of SCHEMAS, or if config in its
-    metadata lacks or contradicts entries of `identity`.
+    Raises ValueError if the file is missing or damaged, or does not hold the table `table`, a key of SCHEMAS. With
+    `identity`, it is an error, too, if the entry config of the file's metadata lacks or contradicts part of `identity`.
     """
     # A ParquetFile, not a dataset: folder names such as seed=3 must not become columns.
     file = _parquet(path)
@@ -96,16 +97,19 @@ def _difference(found: pa.Schema, expected: pa.Schema) -> str:
 
 
 def read_provenance(path: str | Path) -> dict[str, str]:
-    """Return a Parquet file's metadata by name, such as "config"; raises ValueError if it is missing or damaged."""
+    """The metadata of a Parquet file, texts by name, such as "config".
+
+    Raises ValueError if the file is missing or damaged.
+    """
     raw = _parquet(path).schema_arrow.metadata or {}
     return {key.decode(): value.decode() for key, value in raw.items()}
 
 
 def refuse_unplanned(plan: Plan, paths: Iterable[str | Path]) -> None:
-    """Raise ValueError if a Parquet file in `paths`, which a job reads, was made by another plan than it expects.
+    """Raise ValueError if a Parquet file that a job reads was made from another plan than the job expects.
 
-    `plan`, all that the job depends on, names the jobs that should have made the files. Files of jobs that it does not
-    name, such as those of results/published/, known by checksums, are not refused.
+    `plan` has all that the job depends on, with the names of the jobs that should have made the files at `paths`. A
+    file of a job that it does not name is accepted, such as those of results/published/, which are known by checksums.
     """
     for path in paths:
         config = json.loads(read_provenance(path).get("config", "{}"))
@@ -114,10 +118,11 @@ def refuse_unplanned(plan: Plan, paths: Iterable[str | Path]) -> None:
 
 
 def collect(plan: Plan, paths: Iterable[str | Path], table: str, out: str | Path) -> None:
-    """Write the rows of the Parquet files `paths`, each a `table`, one after the other to the one file `out`.
+    """Join Parquet files, each with rows of the table `table`, in the order of `paths`, and write them to `out`.
 
-    `plan` names the jobs that wrote them, in order, and becomes config in the metadata of `out`; other entries list all
-    values of the files. Raises ValueError if a file is missing, damaged, no `table`, or made otherwise than planned.
+    `plan` names, in this order, the jobs that wrote the files. It becomes the entry config in the metadata of `out`;
+    the other entries list all values that the files have. Raises ValueError if a file is missing or damaged, does not
+    hold this table, or was not made as planned.
     """
     paths = list(paths)
     jobs = zip(paths, plan["made_by"], strict=True)

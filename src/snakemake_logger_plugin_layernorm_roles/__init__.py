@@ -83,7 +83,10 @@ class LogHandler(LogHandlerBase):
         self._ended = threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print `record` in a short form, or not at all if it matters little; with --verbose in Snakemake's words."""
+        """Print `record` in a short form, or not at all if it matters little.
+
+        With --verbose, print every record in Snakemake's own words.
+        """
         try:
             text = self._text(record)
             if self.common_settings.verbose:
@@ -94,7 +97,7 @@ class LogHandler(LogHandlerBase):
             self.handleError(record)
 
     def close(self) -> None:
-        """Print which jobs failed, if the workflow began and is not complete; end the thread that reports progress."""
+        """Print which jobs failed, if the workflow has begun but not finished, and stop reports of progress."""
         if self._done < self._total and not self.common_settings.dryrun and not self._ended.is_set():
             logs = dict.fromkeys(log for logs in self._failed.values() for log in logs)
             if self._failed:

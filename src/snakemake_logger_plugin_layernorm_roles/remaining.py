@@ -16,9 +16,10 @@ OVERRUN_SECONDS = 30.0
 
 
 class Remaining:
-    """An estimate of the time until a workflow ends, from the times of its finished jobs and of an earlier workflow.
+    """Estimates the time until a workflow ends, from the times of its finished jobs and of an earlier workflow.
 
-    `jobs` has the number of jobs by rule; `earlier` has by rule the mean seconds of a job of the earlier workflow.
+    `jobs` has the number of jobs of each rule. `earlier` has the mean number of seconds that a job of each rule took in
+    the earlier workflow.
     """
 
     def __init__(self, jobs: Mapping[str, int], earlier: Mapping[str, float]):
@@ -29,7 +30,7 @@ class Remaining:
         self._spent: Counter[str] = Counter()
 
     def finished(self, rule: str, seconds: float) -> None:
-        """Let the estimate of the time left know that a job of the rule `rule` has finished after `seconds`."""
+        """Note, for later estimates, that a job of the rule `rule` has finished after `seconds`."""
         self._left[rule] -= 1
         self._seen[rule] += 1
         self._spent[rule] += seconds
@@ -37,7 +38,8 @@ class Remaining:
     def seconds(self, elapsed: float, running: Iterable[tuple[str, float]]) -> float | None:
         """The estimated seconds until the workflow ends, or None while too little is known.
 
-        `elapsed` are the seconds since the first job began; `running` has rule and seconds so far of each running job.
+        `elapsed` is the number of seconds since the first job began. `running` has, for each job that is running, its
+        rule and the number of seconds that it has run.
         """
         known = [rule for rule in self._seen if rule in self._earlier]
         measured = sum(self._seen[rule] * self._earlier[rule] for rule in known)
@@ -59,9 +61,9 @@ class Remaining:
 
 
 def seconds_by_rule(file: Path) -> dict[str, float]:
-    """Mean seconds of a job by rule, from a CSV file with columns rule, jobs, wall_minutes; empty if it is faulty.
+    """The mean number of seconds that a job took, by rule, from a CSV file with columns rule, jobs and wall_minutes.
 
-    A rule without minutes, since a benchmark file was gone, is left out.
+    A rule without minutes, whose benchmark file was missing, is left out. Empty if the CSV file is missing or faulty.
     """
     try:
         with file.open(encoding="utf-8", newline="") as text:

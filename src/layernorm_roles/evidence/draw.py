@@ -12,9 +12,9 @@ from layernorm_roles.evidence.tables import readable
 
 
 def draw(name: str, tables: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
-    """Return the figure called `name` as a matplotlib Figure.
+    """Return the figure that shown.yaml calls `name`, as a matplotlib Figure.
 
-    `tables` are data frames by the names of their Parquet tables, `settings` those of the reproduction.
+    `tables` has data frames by the names of their Parquet tables; `settings` are the settings of the reproduction.
     """
     style.theme()
     figure = shown.FIGURES[name]
@@ -26,10 +26,10 @@ def draw(name: str, tables: Mapping[str, Any], settings: Mapping[str, Any]) -> A
 
 
 def draw_groups(plan: Mapping[str, Any], tables: Iterable[str | Path], outputs: Iterable[str | Path]) -> None:
-    """Write those figures and readable tables of the plan's `groups` whose files are among `outputs`.
+    """Write the figures and readable tables whose files are among `outputs`, from the exhibits that a plan lists.
 
-    `plan` also has the reproduction's `settings` and, if there is a kept reproduction, its verdicts under `kept`;
-    `tables` are Parquet files, each named like its table.
+    `plan` has the names of `groups` of exhibits, the reproduction's `settings` and, if there is a kept reproduction,
+    its verdicts under `kept`. `tables` are Parquet files, each named like its table.
     """
     legends.name_scaled(plan["settings"].get("norms", {}))
     frames = {path.stem: store.read(path, path.stem) for path in map(Path, tables)}

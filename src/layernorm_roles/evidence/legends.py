@@ -12,17 +12,23 @@ _SCALED: dict[str, str] = {}
 
 
 def name_scaled(norms: Mapping[str, Any]) -> None:
-    """Let `label` say "35 × projection only", say, of a built-in norm times a factor in `norms` of the settings."""
+    """Make the function `label` name scaled built-in norms by their factor, such as "35 × projection only".
+
+    `norms` is the section norms of the settings, whose other entries keep their names.
+    """
     _SCALED.update({name: label_of(**norm) for name, norm in norms.items() if isinstance(norm, Mapping)})
 
 
 def label(variant: str) -> str:
-    """The text of a variant in legends and tables; a class of a user's own goes by its name in the configuration."""
+    """Return the name of a variant in legends and tables for readers.
+
+    A user's own class goes by its name in the configuration.
+    """
     return LEGENDS.get(variant) or _SCALED.get(variant, variant)
 
 
 def legend_order(variants: Iterable[str]) -> list[str]:
-    """The different names among `variants`: built-in variants in the order of the legends, then others by name."""
+    """Return the distinct names in `variants`: built-in variants in the order of the legends, then others by name."""
     present = set(variants)
     return [name for name in LEGENDS if name in present] + sorted(present - set(LEGENDS))
 

@@ -22,9 +22,10 @@ class Derivatives(NamedTuple):
 
 
 def derivatives(model: nn.Module, batch: tuple[np.ndarray, ...], device: str) -> Derivatives:
-    """The loss `model.loss(*batch)` and its gradients, without dropout, on `device` (a name that torch knows).
+    """The loss `model.loss(*batch)`, without dropout, and its gradients by the parameters, computed on `device`.
 
-    The arrays of `batch` become tensors there; the model stays there, with its parameters and training mode unchanged.
+    `device` is a name that torch knows; the arrays of `batch` become tensors on it. The model is moved to the device
+    and stays on it; its parameters and its training mode do not change.
     """
     was_training = model.training
     model.to(device).eval()
@@ -41,9 +42,9 @@ def derivatives(model: nn.Module, batch: tuple[np.ndarray, ...], device: str) ->
 
 
 def difference(one: Derivatives, other: Derivatives) -> str | None:
-    """A sentence on the first loss or gradient in which CPU (`one`) and GPU (`other`) disagree, or None.
+    """A sentence on the first loss or gradient that differs between the CPU (`one`) and the GPU (`other`).
 
-    They disagree if they differ by more than TOLERANCE, relatively.
+    Returns None if all agree to within a relative difference of TOLERANCE.
     """
     if not abs(one.loss - other.loss) <= TOLERANCE * abs(one.loss):  # also if a number is not finite
         return f"the loss is {one.loss:.8g} on the CPU and {other.loss:.8g} on the GPU"

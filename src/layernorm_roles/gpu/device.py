@@ -30,7 +30,7 @@ class Device:
 
     @property
     def description(self) -> str:
-        """Device and processor in words, for the metadata of results; of a GPU also how it compared with the CPU."""
+        """The device in words, for the metadata of results, such as "cpu (znver3 with 256-bit vectors)"."""
         return f"cpu ({processor()})"
 
     @property
@@ -56,10 +56,10 @@ class Device:
 
 
 class GPU(Device):
-    """A GPU, torch's current CUDA device, set to deterministic algorithms and to float32 without TF32.
+    """A GPU for training: torch's current CUDA device, set to deterministic algorithms and to float32 without TF32.
 
-    With `on_difference` "stop" a check that finds wrong numbers raises a ValueError, with "warn" it prints a warning.
-    Raises torch's RuntimeError, or AssertionError without CUDA, if torch can use no GPU.
+    If a check finds wrong numbers, it raises ValueError with `on_difference` "stop", and prints a warning with "warn".
+    The constructor raises RuntimeError if torch can use no GPU, or AssertionError if this torch has no CUDA.
     """
 
     name = "cuda"
@@ -82,13 +82,17 @@ class GPU(Device):
 
     @property
     def identity(self) -> str:
-        """Name and compute capability of the GPU; only an equal one resumes training, as others round differently."""
+        """The name and compute capability of the GPU, as checkpoints store it.
+
+        Training resumes only on a GPU of equal identity, since others round differently.
+        """
         return f"cuda ({self.card}, {self.capability})"
 
     def compare(self, derivatives: Callable[[str], agreement.Derivatives], title: str) -> None:
-        """Check that loss and gradients of one batch, which `derivatives` computes on a named device, equal the CPU's.
+        """Check that the loss and gradients of one batch, computed on the GPU, agree with those computed on the CPU.
 
-        A relative difference over `agreement.TOLERANCE` raises ValueError or, by `on_difference`, warns, with `title`.
+        `derivatives(device)` computes them. A relative difference above `agreement.TOLERANCE` raises ValueError or, if
+        `on_difference` is "warn", prints a warning; the message begins with `title`.
         """
         here, there = derivatives("cpu"), derivatives(self.name)
         log.info("loss %.8g on the CPU, %.8g on the GPU", here.loss, there.loss)
@@ -111,10 +115,10 @@ class GPU(Device):
 
 
 def open_device(name: str, on_difference: str = "stop", key: str = "device") -> Device:
-    """The training device that `name`, "cpu" or "cuda", stands for; raises ValueError if torch can use no GPU.
+    """The training device called `name`, "cpu" or "cuda"; raises ValueError for "cuda" if torch can use no GPU.
 
-    `on_difference` is what a GPU that computes wrong numbers does: "stop" (raise ValueError) or "warn". `key` is the
-    key of config.yaml that names the device, for messages.
+    `on_difference` says what happens if a check finds that the GPU computes wrong numbers: "stop" raises ValueError,
+    "warn" prints a warning. `key` is the key of config.yaml that names the device; error messages mention it.
     """
     if name == "cpu":
         return Device()

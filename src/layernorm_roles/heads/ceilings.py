@@ -20,8 +20,9 @@ HALF = 0.5
 def queries_behind_norm(layer: Layer, head: int) -> QueryEllipsoid | None:
     """The ellipsoid of queries that a head can compute from outputs of the norm before attention; None if unknown.
 
-    The queries contain the factor of attention scores. The ellipsoid is unknown where the norm is, or is neither a
-    LayerNorm nor an RMSNorm, and where queries are normed again or turned by a rotary embedding.
+    The queries include the factor `layer.scaling` of the attention scores. The ellipsoid is unknown if that norm or W_Q
+    is not known, if the norm is neither a LayerNorm nor an RMSNorm, or if another norm or a rotary embedding acts on
+    the queries.
     """
     norm, projection = layer.norm, layer.query_projection
     if norm is None or projection is None or projection.norm is not None or projection.rotation is not None:
@@ -35,11 +36,12 @@ def queries_behind_norm(layer: Layer, head: int) -> QueryEllipsoid | None:
 def pairs(layer: Layer, normalised: Sequence[str]) -> pd.DataFrame:
     """A table of proved bounds on the attention that each key of a layer can get in each query head.
 
-    It has a row for each query head, key, kind of keys in `normalised` (AS_USED, or WITHOUT_NORM of
-    `keys_without_norm`) and set of queries (ANY, or NORM: those that the head can compute behind its norm). Without a
-    known norm there are no rows for WITHOUT_NORM or NORM. Columns: layer, head (of the queries), position (of the key),
-    queries, normalised, n_keys, dimensions, lower and upper (bounds on the largest attention weight) and received_max
-    (the largest weight from the text's own queries; NaN for WITHOUT_NORM).
+    A row is for one query head, one key, one kind of keys in `normalised` (AS_USED: the model's keys; WITHOUT_NORM:
+    those of `keys_without_norm`) and one set of queries (ANY: all vectors; NORM: those that the head can compute from
+    outputs of the norm before attention). Rows for WITHOUT_NORM and NORM are missing if they cannot be computed.
+    Columns: layer, head (of the queries), position (of the key), queries, normalised, n_keys, dimensions, lower and
+    upper (bounds on the largest attention weight) and received_max (the largest weight from the text's own queries; NaN
+    for WITHOUT_NORM).
     """
     parts = []
     for kind in normalised:
@@ -62,13 +64,14 @@ def pairs(layer: Layer, normalised: Sequence[str]) -> pd.DataFrame:
 
 
 def summary(pairs: pd.DataFrame) -> pd.DataFrame:
-    """A table that counts keys by how much attention they can get, for each text, set of queries and kind of keys.
+    """A table that counts the pairs of a key and a query head by how much attention the key can get.
 
-    `pairs` is a table of the function `pairs` with a column context, the number of the text. A row is for one layer, or
-    for all where its layer is null. The text's own queries are a further set. Columns context, layer, queries,
-    normalised (kind of keys), n_keys, dimensions, pairs (of a key and a query head), lower_below, upper_below (pairs
-    with a bound below each of CEILING_SHARES), idle (pairs that could get half of the attention of a query, but get it
-    from none of the text) and quantiles (CEILING_QUANTILES of the upper bounds).
+    `pairs` is a table of the function `pairs` with a column context, the number of the text. A row of the result is for
+    one text, layer (null for all layers together), set of queries (as in `pairs`, or OWN for the text's own queries)
+    and kind of keys (column normalised). Column pairs is the number of pairs; lower_below and upper_below count the
+    pairs with a bound below each of CEILING_SHARES. idle counts the pairs whose key could get half of a query's
+    attention, but gets less from every query of the text. quantiles has the CEILING_QUANTILES of the upper bounds.
+    n_keys and dimensions are as in `pairs`.
     """
     own = pairs[(pairs.queries == ANY) & (pairs.normalised == AS_USED)]
     own = own.assign(queries=OWN, lower=own.received_max, upper=own.received_max)
@@ -96,12 +99,13 @@ def _below(values: pd.Series) -> np.ndarray:
 
 
 def of_tokens(pairs: pd.DataFrame, words: Mapping[int, Sequence[str]]) -> pd.DataFrame:
-    """A table of tokens with an upper bound on the attention that the key of each can get, in one layer's heads.
+    """A table of tokens with an upper bound on the attention that the key of each token can get in one layer's heads.
 
-    Bounds are over queries that a head can compute behind its norm, in the layer with the largest share of keys whose
-    bound is below 0.5. No rows if no norm is known. `pairs` is a table of the function `pairs` with a column context,
-    the number of a text; `words` has each text's tokens. Columns context, layer, head, position, token, upper (the
-    bound) and received_max (the most attention that a query of the text gives).
+    The layer is the one with the largest share of keys whose bound is below 0.5. The bounds are over all queries that a
+    head can compute from outputs of the norm before attention; the table is empty if they are unknown. `pairs` is a
+    table of the function `pairs` with a column context, the number of the text; `words` has the tokens of each text.
+    Columns: context, layer, head, position, token, upper (the bound) and received_max (the largest weight from a query
+    of the text).
     """
     chosen = pairs[(pairs.queries == NORM) & (pairs.normalised == AS_USED)]
     shares = (chosen.upper < HALF).groupby(chosen.layer).mean()

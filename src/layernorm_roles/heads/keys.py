@@ -21,10 +21,11 @@ Stack = Float[np.ndarray, "matrices n d"]
 
 
 def keys_without_norm(layer: Layer) -> Float[np.ndarray, "key_heads n d_head"] | None:
-    """Keys of a layer's heads if its norm divided all vectors by one number, not each by its length; None if unknown.
+    """The keys that a layer's heads would have if its norm divided all vectors by one number; None if unknown.
 
-    The residual stream before the norm, projected (for a LayerNorm), is multiplied by the number that gives it the mean
-    square of the normed stream. The norm's gain and bias, W_K, b_K and the rotary embedding follow as in the model.
+    The norm is the one before attention, which divides each vector by a different number. Here the residual stream,
+    projected for a LayerNorm, is multiplied by a single number, so that its mean square equals the mean square of the
+    normed stream. The norm's gain and bias, W_K, b_K and the rotary embedding follow as in the model.
     """
     if layer.norm is None:
         return None
@@ -35,7 +36,10 @@ def keys_without_norm(layer: Layer) -> Float[np.ndarray, "key_heads n d_head"] |
 
 
 def cut(keys: Float[np.ndarray, "heads n d"], dimensions: int) -> Float[np.ndarray, "heads n r"]:
-    """Each head's keys, minus their mean, in coordinates of their first `dimensions` principal components."""
+    """The keys of each head, minus the head's mean key, as coordinates along the head's first principal components.
+
+    The number r of components is `dimensions`, or the smaller of n and d if that is less.
+    """
     centred = keys - keys.mean(axis=1, keepdims=True)
     components = np.linalg.svd(centred, full_matrices=False).Vh[:, :dimensions]
     return centred @ components.swapaxes(1, 2)
@@ -44,11 +48,11 @@ def cut(keys: Float[np.ndarray, "heads n d"], dimensions: int) -> Float[np.ndarr
 def stacks_at(site: str, layer: Layer, cuts: Sequence[int]) -> list[Stack]:
     """The matrices of keys of a layer at a site: one in the residual stream, or one for each key head.
 
-    Sites: `before_norm`, the residual stream; `after_norm`, the input of attention; `head`, the keys as heads use them;
-    `head_without_norm`, as heads would have them if the norm divided all vectors by one number; `head_cut`, the heads'
-    keys in as many principal components as each number of `cuts` that is below their dimension and number;
-    `after_norm_exact` and `head_exact`, as a norm with eps = 0 would give them. The list has one array, `head_cut` one
-    for each number; it is empty where keys are not known.
+    The list holds one array; it holds none if the keys are unknown, and for "head_cut" one for each usable number in
+    `cuts`. Sites are "before_norm" (the residual stream), "after_norm" (the input of attention), "head" (the heads'
+    keys), "head_without_norm" (the heads' keys if the norm divided all vectors by one number), "head_cut" (the heads'
+    keys in as many principal components as a number in `cuts`, if it is below n and d_head), "after_norm_exact" and
+    "head_exact" (as a norm with eps = 0 would give them).
     """
     if site == "head_cut":
         return [cut(layer.keys, d) for d in cuts if d < min(layer.keys.shape[1:])]
@@ -65,7 +69,7 @@ def stacks_at(site: str, layer: Layer, cuts: Sequence[int]) -> list[Stack]:
 
 
 class CertifiedKeys(NamedTuple):
-    """The keys of one layer at one site, such as "head", and for each whether a query can select it, with proof."""
+    """The keys of one layer at one site, such as "head", with certificates of whether a query can select each key."""
 
     layer: int
     site: str
@@ -75,9 +79,10 @@ class CertifiedKeys(NamedTuple):
     certificates: Certificates
 
     def rows(self, context: int) -> Iterator[tuple]:
-        """Yield, for each matrix of keys, a row for `table`: how many keys no query selects, and the weakest proofs.
+        """Yield, for each matrix of keys, a row for `table` that says how many keys no query can select.
 
-        `context` is the number of the keys' text. Raises ValueError if a certificate does not prove its verdict.
+        `context` is the number of the text to which the keys belong. Raises ValueError if a certificate does not prove
+        its verdict.
         """
         _, n, d = self.keys.shape
         verified = zip(self.certificates.verdict, *self.certificates.verify(self.keys), strict=True)
@@ -92,10 +97,10 @@ class CertifiedKeys(NamedTuple):
 
 
 def certified(layer: Layer, sites: Sequence[str], cuts: Sequence[int] = ()) -> Iterator[CertifiedKeys]:
-    """Yield the keys of a layer at each of `sites`, and for each key whether a query can select it, with proof.
+    """Yield the keys of a layer at each of `sites`, with certificates of whether a query can select each key.
 
-    A site is one that `stacks_at` lists, such as "after_norm" or "head"; `cuts` are the dimensions for "head_cut". In a
-    causal layer the keys at "head" come a second time, with only the keys before a key as its rivals.
+    The sites, such as "after_norm" or "head", are listed in `stacks_at`; `cuts` are the dimensions for "head_cut". In a
+    causal layer the keys at "head" are yielded twice, the second time with only the keys before a key as its rivals.
     """
     for site in sites:
         for keys in stacks_at(site, layer, cuts):
@@ -106,8 +111,9 @@ def certified(layer: Layer, sites: Sequence[str], cuts: Sequence[int] = ()) -> I
 def table(rows: Iterable[tuple]) -> pd.DataFrame:
     """A data frame of the rows that `CertifiedKeys.rows` yields: how many keys of each matrix no query can select.
 
-    Columns context, layer, site, head, causal, dimensions, n_keys, n_unselectable, n_borderline, min_margin (smallest
-    of the selectable keys) and max_residual (largest of the unselectable ones).
+    Columns: context, layer, site, head, causal, dimensions, n_keys, n_unselectable, n_borderline, min_margin (smallest
+    margin of the selectable keys, NaN without any) and max_residual (largest residual of the unselectable keys, NaN
+    without any). `Certificates` explains margin and residual.
     """
     identity = ["context", "layer", "site", "head", "causal", "dimensions"]
     numbers = ["n_keys", "n_unselectable", "n_borderline", "min_margin", "max_residual"]

@@ -22,7 +22,7 @@ class LearnedNorm:
     """Number that is added to the mean square of a vector before the root is taken."""
 
     def centred(self, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
-        """The vectors x minus the mean of their entries for a LayerNorm, the projection Px; x itself for an RMSNorm."""
+        """The vectors x, minus the mean of their entries if the norm is a LayerNorm; an RMSNorm leaves x as it is."""
         return x - x.mean(axis=-1, keepdims=True) if self.kind == "layernorm" else x
 
     def standardised(self, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
@@ -39,8 +39,8 @@ class LearnedNorm:
 class Rotation:
     """The rotary embedding of a text (Su et al. 2021): turns pairs of coordinates by angles that depend on position.
 
-    Coordinate c is paired with c + r/2; coordinates from r on stay. As transformers computes cosines and sines in
-    float32, a rotation changes lengths by up to 1e-7.
+    Of the first r coordinates, where r is the width of `cos` and `sin`, coordinate c is paired with c + r/2; the others
+    stay. As transformers computes cosines and sines in float32, a rotation changes lengths by up to 1e-7.
     """
 
     cos: Float[np.ndarray, "n r"]
@@ -56,7 +56,10 @@ class Rotation:
 
 @dataclass(frozen=True)
 class Projection:
-    """The map from the input of attention to the queries or keys of every head: linear, then a norm and a rotation."""
+    """The map from the input of attention to the queries or keys of every head, as a function of numpy arrays.
+
+    It is a linear map, followed by a norm and by a rotary embedding where the model has them.
+    """
 
     weight: Float[np.ndarray, "heads d_head d"]
     """W_Q or W_K: for each head, the matrix that maps the attention input to queries or keys."""
@@ -76,7 +79,10 @@ class Projection:
 
 @dataclass(frozen=True)
 class Layer:
-    """What one layer's attention computes on a text of n tokens, in float64; scores are queries @ keys.T * scaling."""
+    """The queries, keys, inputs and parameters of one layer's attention on a text of n tokens, as numpy arrays.
+
+    A head's attention scores are queries @ keys.T * scaling.
+    """
 
     layer: int
     """Number of the layer, from 1, in the order in which the model calls its layers."""
@@ -105,9 +111,10 @@ class Layer:
         return not np.triu(self.visible, 1).any()
 
     def key_head(self, head: int) -> int:
-        """The index of the key head whose keys the queries of query head `head` meet.
+        """The index of the key head that query head `head` uses.
 
-        With 2 key heads for 4 query heads, the first two share the first one (grouped queries, Ainslie et al. 2023).
+        In grouped-query attention (Ainslie et al. 2023) query heads share key heads: with 4 query heads and 2 key
+        heads, query heads 0 and 1 use key head 0.
         """
         return head // (len(self.queries) // len(self.keys))
 
@@ -120,9 +127,10 @@ class Layer:
 
 
 def layers(model: Any, contexts: Mapping[int, Sequence[int]], what: str) -> Iterator[tuple[int, Layer]]:
-    """For each text in `contexts`, yield its number with the `Layer` of each layer of attention, first layer first.
+    """Yield (number of the text, `Layer`) for each text in `contexts` and each layer that has attention, in order.
 
-    `contexts` has the token ids of each text by its number, for `model.record`; `what` is the title of the progress.
+    `contexts` maps the number of each text to its token ids, which `model.record` reads. `what` is the title of the
+    progress messages.
     """
     progress = Progress(what, len(contexts), "contexts")
     for done, (number, tokens) in enumerate(contexts.items(), start=1):

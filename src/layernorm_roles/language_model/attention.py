@@ -41,7 +41,10 @@ def causal_attention(
 def split(
     qkv: Float[Tensor, "batch n three_d_model"], heads: int
 ) -> tuple[Float[Tensor, "batch heads n d_head"], ...]:
-    """Split a tensor whose last axis holds all queries, all keys and all values, head after head, into these three."""
+    """Split a tensor into queries, keys and values; its last axis holds all queries, then all keys, then all values.
+
+    In each of the three parts one head follows another.
+    """
     return tuple(part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in qkv.chunk(3, dim=-1))
 
 
@@ -51,7 +54,11 @@ def attention(
     v: Float[Tensor, "batch heads n d_head"],
     **options: Any,
 ) -> Float[Tensor, "batch heads n d_head"]:
-    """torch's scaled_dot_product_attention with its keyword `options`, on heads padded with zeros as ALIGNMENT says."""
+    """torch's scaled_dot_product_attention with keyword arguments `options`; heads are padded where a GPU needs it.
+
+    On a GPU the vectors of each head are padded with zeros to a multiple of 8 entries (see ALIGNMENT), and the output
+    is cut to d_head again.
+    """
     d, multiple = q.shape[-1], ALIGNMENT[q.device.type]
     if d % multiple == 0:
         return F.scaled_dot_product_attention(q, k, v, **options)
@@ -64,7 +71,11 @@ class _CausalAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, qkv, heads, dropout):
-        """Output (batch, n, d_model) of causal attention on qkv (batch, n, 3 d_model); saves what `backward` needs."""
+        """The output (batch, n, d_model) of causal attention on qkv (batch, n, 3 d_model), by the CPU kernel.
+
+        What `backward` needs is saved in `ctx`. `dropout` is the probability with which an attention weight is set to
+        0.
+        """
         qkv, (batch, n, width) = qkv.contiguous(), qkv.shape
         out = qkv.new_empty(batch, n, width // 3)
         log_total = qkv.new_empty(batch * heads, softmax.padded(n))
@@ -87,7 +98,10 @@ class _CausalAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        """The loss's gradient with respect to qkv, from `grad`, that with respect to the attention output."""
+        """The loss's gradient with respect to qkv; `grad` is its gradient with respect to attention's output.
+
+        `heads` and `dropout` have no gradients: None is returned for each.
+        """
         qkv_grad = torch.empty_like(ctx.saved_tensors[0])
         tensors = (*ctx.saved_tensors, grad.contiguous(), qkv_grad)
         qkv, mask, *arrays = (None if t is None else t.detach().numpy() for t in tensors)

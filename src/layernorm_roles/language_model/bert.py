@@ -32,7 +32,7 @@ EPS = 1e-12
 
 
 class BERTLayer(nn.Module):
-    """A layer of a BERT: attention and a feed-forward network, each followed by a LayerNorm if `normed`."""
+    """A layer of BERT: attention and a feed-forward network, each with a LayerNorm after it if `normed` is true."""
 
     def __init__(self, settings: BERTSettings, normed: bool):
         super().__init__()
@@ -45,7 +45,10 @@ class BERTLayer(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch n d"], present: Bool[Tensor, "batch 1 1 n"] | None
     ) -> Float[Tensor, "batch n d"]:
-        """The output before `norm_2`, which the caller applies; `present` is False at padding, or None without any."""
+        """The output of the layer for the input x, before the last LayerNorm, `norm_2`, which the caller applies.
+
+        `present` is False where a token is padding; it is None if no token is padding.
+        """
         if self.out is not None:
             y = attention(*split(self.qkv(x), self.heads), attn_mask=present).transpose(1, 2).flatten(2)
             x = self.norm_1(x + self.dropout(self.out(y)))
@@ -59,9 +62,9 @@ class BERTLayer(nn.Module):
 
 
 class BERT(nn.Module):
-    """A BERT for a tokenizer with `vocabulary` entries, with LayerNorms (`normed`) or without any.
+    """A BERT model for a tokenizer with `vocabulary` entries; it has LayerNorms only if `normed` is true.
 
-    If `classes` is given, the model puts sentences into that many classes; otherwise it predicts masked tokens.
+    If `classes` is given, the model classifies sentences into that many classes; otherwise it predicts masked tokens.
     """
 
     def __init__(self, settings: BERTSettings, normed: bool, vocabulary: int, classes: int | None = None):
@@ -98,10 +101,10 @@ class BERT(nn.Module):
         where: Integer[Tensor, "batch *masked"],
         targets: Integer[Tensor, "batch *masked"],
     ) -> Float[Tensor, ""]:
-        """Mean cross-entropy in nats: of masked tokens or, if the model was built with `classes`, of sentence classes.
+        """Mean cross-entropy in nats of masked tokens or, if the model was built with `classes`, of sentence classes.
 
-        For masked tokens `where` (batch, masked) has their positions and `targets` (batch, masked) the true tokens; for
-        sentences `where` (batch,) has their lengths in tokens and `targets` (batch,) their classes.
+        For masked tokens, `where` (batch, masked) has their positions and `targets` (batch, masked) the true tokens.
+        For sentences, `where` (batch,) has the lengths in tokens and `targets` (batch,) the classes.
         """
         if self.classify is not None:
             present = torch.arange(tokens.shape[1], device=tokens.device) < where[:, None]
@@ -115,7 +118,7 @@ class BERT(nn.Module):
 
     @torch.no_grad()
     def record(self, tokens: Sequence[int]) -> list[Layer]:
-        """For one text, given by its token ids, the queries, keys and attention input of each layer that has attention.
+        """The queries, keys and attention inputs of each layer that has attention, for a text given by its token ids.
 
         Call `eval()` before, so that there is no dropout.
         """
@@ -138,9 +141,10 @@ def _norm(d_model: int, normed: bool) -> nn.Module:
 def build(
     settings: BERTSettings, variant: str, norm: str, vocabulary: int, seed: int, classes: int | None = None
 ) -> BERT:
-    """A BERT with initial parameters drawn from `seed`; raises ValueError if `variant` is not a key of BERT_VARIANTS.
+    """A BERT model with initial parameters drawn from `seed`; it classifies sentences if `classes` is given.
 
-    With `classes` the model classifies sentences, otherwise it predicts masked tokens. `norm` is ignored.
+    Without `classes` it predicts masked tokens. `norm` is ignored. Raises ValueError if `variant` is not a key of
+    BERT_VARIANTS.
     """
     if variant not in BERT_VARIANTS:
         raise ValueError(f"BERT has no variant {variant!r}: expected one of {', '.join(BERT_VARIANTS)}")

@@ -40,7 +40,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, hidden, weight, targets, gradients):
-        """The mean cross-entropy of the logits hidden @ weight.T; saves its gradients for `backward` if `gradients`."""
+        """The mean cross-entropy, in nats, of the logits hidden @ weight.T.
+
+        If `gradients` is true, its gradients are computed, too, and saved in `ctx` for `backward`.
+        """
         in_loop = hidden.dtype == torch.float32 and hidden.device.type == "cpu"
         compute = fused if in_loop else chunked
         loss, hidden_grad, weight_grad = compute(hidden, weight, targets, gradients=gradients)
@@ -49,7 +52,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        """The gradients with respect to `hidden` and `weight`, times `grad`, that with respect to the loss."""
+        """Gradients with respect to `hidden` and `weight`; `grad` is the gradient with respect to the cross-entropy.
+
+        `targets` and `gradients` have no gradients: None is returned for each.
+        """
         hidden_grad, weight_grad = ctx.saved_tensors
         return grad * hidden_grad, grad * weight_grad, None, None
 
@@ -64,10 +70,11 @@ def chunked(
     targets: Integer[Tensor, " tokens"],
     gradients: bool = True,
 ) -> LossAndGradients:
-    """Mean cross-entropy of the logits hidden @ weight.T, and its gradients, by matrix products of some tokens each.
+    """Mean cross-entropy, in nats, of the logits hidden @ weight.T, and its gradients, for a few tokens at a time.
 
-    With w' = (w, 1) and h' = (h, -shift), the shifted exponentials are e = exp(h' w'^T), and the single product e w'
-    gives both sum(e w), the gradient's numerator, and sum(e), the softmax's denominator.
+    Without `gradients` both gradients are None. The softmax of a hidden state h is shifted by a bound on its logits, or
+    by the largest one: with w' = (w, 1) and h' = (h, -shift), the exponentials are e = exp(h' w'^T). The single product
+    e w' gives both sum(e w), the gradient's numerator, and sum(e), the softmax's denominator.
     """
     tokens, d = hidden.shape
     bound = hidden.norm(dim=1, keepdim=True) * weight.norm(dim=1).max()
@@ -99,9 +106,10 @@ def fused(
     targets: Integer[Tensor, " tokens"],
     gradients: bool = True,
 ) -> LossAndGradients:
-    """Mean cross-entropy of the logits hidden @ weight.T, and its gradients, by a compiled float32 loop on the CPU.
+    """Mean cross-entropy, in nats, of the logits hidden @ weight.T, and its gradients, by a compiled loop on the CPU.
 
-    Raises ValueError if a target is not an index into the vocabulary: the loop would write beyond the gradients.
+    `hidden` and `weight` are float32. Without `gradients` both gradients are None. Raises ValueError if a target is not
+    an index of a row of `weight`.
     """
     tokens, d = hidden.shape
     if targets.min() < 0 or targets.max() >= len(weight):

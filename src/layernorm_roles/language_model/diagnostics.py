@@ -26,11 +26,12 @@ WINDOWS = 8
 def diagnose(
     model: GPT, validation: list[Batch], loss_of: Callable[[nn.Module], float]
 ) -> list[dict[str, Any]]:
-    """What attention contributes to `model`: rows of table language_model_attention, as dicts, without run and step.
+    """Measure what attention contributes to `model`, as rows (dicts) of the table language_model_attention.
 
-    The first row, in which layer is None, has by how much the loss, in nats, rises if attention's outputs are replaced
-    by their mean, and if all attention scores are 0. Then a row for each layer with attention has the root mean square
-    of attention's input and the standard deviation of its scores. `loss_of` computes a model's mean loss over
+    In the first row layer is None; it has by how much the loss, in nats, rises if attention's outputs are replaced by
+    their mean (mean_kept_worth), and if all attention scores are 0 (zero_scores_worth). Then a row for each layer with
+    attention has the root mean square of attention's input (input_rms) and the standard deviation of its scores
+    (score_deviation). Columns that name the run and the step are left out. `loss_of` computes a model's mean loss over
     `validation`, the validation batches. The model is not changed.
     """
     recorder, probe, found = copy.deepcopy(model).cpu().eval(), copy.deepcopy(model), {}
@@ -53,9 +54,9 @@ def diagnose(
 
 @torch.no_grad()
 def losses_with_means(model: GPT, loss_of: Callable[[nn.Module], float]) -> tuple[float, float]:
-    """The loss of `model`, and its loss if each layer's attention gives the mean of its outputs at every position.
+    """The loss of `model`, and its loss if each layer's attention output is replaced by its mean over all tokens.
 
-    `loss_of` computes a model's loss; the mean is over all tokens on which it runs the model.
+    `loss_of` computes the loss of a model; the mean is over all tokens on which it runs the model.
     """
     attentions = [layer.attention for layer in model.layers if layer.attention is not None]
     sums = {attention: [] for attention in attentions}
@@ -86,7 +87,10 @@ def with_zero_scores(model: GPT) -> GPT:
 
 
 def score_deviation(layer: Layer) -> float:
-    """Standard deviation of a causal layer's scores over the keys that a query sees, a mean over queries and heads."""
+    """The standard deviation of a query's scores in a causal layer, averaged over queries and heads.
+
+    The deviation is over the keys that the query sees.
+    """
     queries, keys = layer.queries.astype(np.float64), layer.keys.astype(np.float64)
     keys = keys - keys.mean(axis=1, keepdims=True)  # changes no covariance, and loses fewer digits
     seen = np.arange(1, keys.shape[1] + 1)[:, None]

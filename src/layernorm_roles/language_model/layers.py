@@ -10,7 +10,10 @@ from layernorm_roles.heads.layer import Layer, LearnedNorm, Projection
 
 
 def feed_forward(d_model: int, d_ff: int, approximate: str = "none") -> nn.Sequential:
-    """A feed-forward network with d_ff hidden units: linear, GELU, linear. `approximate` is that of torch.nn.GELU."""
+    """A feed-forward network: a linear layer to d_ff hidden units, GELU, and a linear layer back to d_model.
+
+    `approximate` is the argument of torch.nn.GELU.
+    """
     return nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(approximate), nn.Linear(d_ff, d_model))
 
 
@@ -25,11 +28,11 @@ def recorded_layer(
     qkv: nn.Linear,
     causal: bool,
 ) -> Layer:
-    """One layer's attention on one text as a `heads.layer.Layer`: its queries, keys, inputs and weights in numpy.
+    """The attention of one layer on one text as a `heads.layer.Layer`: queries, keys, inputs and weights in numpy.
 
     `layer` is the layer's number, from 1. `norm` made `attention_input` from the residual stream `stream`. The weight
-    rows of `qkv` are W_Q, then W_K, then W_V; `query_key_norm`, if there is one, was applied to each head's queries and
-    keys. `causal` says whether a query sees only keys up to its position.
+    rows of `qkv` are W_Q, then W_K, then W_V; `query_key_norm`, if it is not None, was applied to each head's queries
+    and keys. `causal` says whether a query sees only keys up to its position.
     """
     _, heads, n, d_head = keys.shape
     weights = qkv.weight.detach().unflatten(0, (3, heads, d_head)).numpy()
@@ -52,7 +55,7 @@ def recorded_layer(
 
 
 def learned_norm(norm: nn.Module | None) -> LearnedNorm | None:
-    """Gain, bias and eps of a norm that is torch's LayerNorm or a built-in norm that scales vectors; else None."""
+    """Gain, bias and eps of `norm`; None unless it is torch's LayerNorm or a built-in norm that scales vectors."""
     if isinstance(norm, nn.LayerNorm):
         gain, bias = norm.weight, norm.bias
         return LearnedNorm("layernorm", gain.detach().numpy(), bias.detach().numpy(), norm.eps)

@@ -40,12 +40,13 @@ def measure_batch(
 ) -> None:
     """Measure language models before and after training, and write tables and sampled activations to the paths `out`.
 
-    `plan` says what this process computes: it lists trained models, and for each whether `keys`, `ceilings` (the
-    largest attention weight that a key can get) and `samples` of activations are measured, the latter two on the first
-    ceiling_contexts and block_contexts long texts. `weights` is the file that `train.train_batch` wrote for the process
-    that made_by names first. `inputs` has the path of the text's manifest, and `out` those for each key of TABLES and
-    "samples". A model that diverged has no rows after training. Raises ValueError if a file is damaged, the weights
-    were trained by another plan, or a model whose samples are wanted diverged.
+    `plan`, which says what this process computes, lists trained models. For each model it says whether to measure
+    `keys` (how many no query can select), `ceilings` (the largest attention weight that a key can get) and `samples` of
+    activations; the latter two are measured on the first ceiling_contexts and block_contexts long texts. `weights` is
+    the file that `train.train_batch` wrote for the first process in the plan's made_by. `inputs` has the path of the
+    text's manifest, and `out` a path for each key of TABLES and for "samples". A model that diverged has no rows after
+    training. Raises ValueError if a file is damaged, if the weights were trained by another plan, or if a model whose
+    samples are wanted diverged.
     """
     torch.set_num_threads(threads)
     parameters, _ = checkpoint.load(weights, plan.of(next(iter(plan["made_by"]))))
@@ -86,12 +87,12 @@ def measure_batch(
 
 
 def sites_of(variant: str, norm: str, architecture: str) -> tuple[str, ...]:
-    """The sites at which it is tested which of a model's vectors, as keys, some query can select.
+    """The places in a layer (sites) whose vectors are tested, as keys, for whether some query can select them.
 
     They are "before_norm" (the residual stream), "after_norm" (the input of attention) and "head" (the heads' keys).
-    Vectors that a built-in norm without gain scales to equal lengths are tested once more as they would be with eps =
-    0, at "after_norm_exact" and "head_exact". `norm` is the variant's name for `norms.build_pair`; `architecture` is
-    "gpt" or "bert".
+    Where a built-in norm without gain scales vectors to equal lengths, "after_norm_exact" and "head_exact" are the
+    vectors as they would be with eps = 0. `norm` is the variant's name for `norms.build_pair`; `architecture` is "gpt"
+    or "bert".
     """
     sites = ("before_norm", "after_norm", "head")
     if architecture == "bert":
@@ -111,13 +112,13 @@ def heads(
     prefix: tuple[int, ...] = (),
     ceiling_contexts: int = 0,
 ) -> dict[str, pd.DataFrame]:
-    """Test which keys of a model some query can select, by giving them the highest score, on the texts in `contexts`.
+    """Test, on the texts in `contexts`, which keys of a model some query can select by giving them the highest score.
 
-    Returns data frames by name, without columns for the model: "keys", for each layer and head, or place around the
-    norm, of `sites` such as "head" how many keys no query can select; "tokens", for each token of the sentences
-    whether its vector after the norm can be selected; and, if `ceiling_contexts` is above 0, "ceilings", how much
-    attention the keys of that many long texts can get at most. `prefix` has token ids that are put before each text.
-    Raises ValueError if the proof of a key's verdict does not hold.
+    Returns data frames by name, without columns that name the model. "keys" has how many keys no query can select, for
+    each text, layer, site of `sites` (such as "head") and head. "tokens" has, for each token of the sentences, whether
+    a query can select its vector after the norm. If `ceiling_contexts` is above 0, "ceilings" has how much attention
+    the keys of that many long texts can get at most. `prefix` has token ids that are put before each text. Raises
+    ValueError if the proof of a key's verdict does not hold.
     """
 
     def spell(token: int) -> str:
@@ -146,10 +147,10 @@ def heads(
 
 @torch.no_grad()
 def sample(network: GPT, contexts: pd.DataFrame, block_contexts: int) -> dict[str, Tensor]:
-    """Activations and weights of a trained GPT, with which `statements.fusion` tests if W_O and W_1 can be one matrix.
+    """Activations and weights of the layers of a trained GPT, on the first `block_contexts` long texts of `contexts`.
 
-    Returns tensors by name: for each layer l from 1, on the first `block_contexts` long texts of `contexts`, one after
-    another,
+    With them `statements.fusion` tests how well one matrix can replace W_O and W_1. The result maps names to tensors;
+    for each layer l from 1, with the texts joined one after another, these are
 
             layer_l.stream  (tokens, d)           the residual stream before attention
             layer_l.heads   (tokens, d_heads)     the concatenated outputs of the heads

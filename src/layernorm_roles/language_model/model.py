@@ -32,7 +32,10 @@ from layernorm_roles.variants import MATCHED_VARIANT, NO_ATTENTION_VARIANT, QUER
 
 
 class CausalSelfAttention(nn.Module):
-    """Causal multi-head self-attention; `query_key_norm`, at first the identity, acts on a head's queries and keys."""
+    """Causal multi-head self-attention; the module `query_key_norm` is applied to the queries and keys of each head.
+
+    `query_key_norm` is the identity until `GPT` replaces it.
+    """
 
     def __init__(self, d_model: int, heads: int, dropout: float):
         super().__init__()
@@ -44,7 +47,10 @@ class CausalSelfAttention(nn.Module):
     def packed(
         self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
     ) -> Float[Tensor, "batch n three_d"]:
-        """All queries, then all keys, both made from x, then all values, made from x_values, each head after head."""
+        """The queries of all heads, then all keys, then all values, along the last axis, one head after another.
+
+        Queries and keys are made from x, values from x_values.
+        """
         if x_values is x:
             qkv = self.qkv(x)
         else:
@@ -70,11 +76,12 @@ class CausalSelfAttention(nn.Module):
 
 
 class GPTLayer(nn.Module):
-    """A pre-norm layer of a GPT-2: attention after a norm, then a feed-forward network after the LayerNorm `ln_2`.
+    """A pre-norm layer of GPT-2: attention after a norm, then a feed-forward network after the LayerNorm `ln_2`.
 
-    Queries and keys are made from the output of `norm`, the identity until `GPT` replaces it. Values are made from the
-    output of `values_norm`, or of `norm` if `values_norm` is None. A layer without attention still draws attention's
-    dropout masks in training, so that all other masks equal those of a model with attention and an equal seed.
+    Queries and keys are made from the output of `norm`, which is the identity until `GPT` replaces it. Values are made
+    from the output of `values_norm`, or of `norm` if `values_norm` is None. In training, a layer without attention
+    still draws the dropout masks of attention, so that all other masks equal those of a model with attention and an
+    equal seed.
     """
 
     def __init__(self, settings: GPTSettings):
@@ -91,7 +98,7 @@ class GPTLayer(nn.Module):
         self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, x: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
-        """The residual stream after the layer, for the residual stream x before it."""
+        """The residual stream after the layer; x is the residual stream before it."""
         if self.attention is not None:
             x = x + self.dropout(self.attention(*self.normed(x)))
         elif self.training:
@@ -104,7 +111,10 @@ class GPTLayer(nn.Module):
     def normed(
         self, x: Float[Tensor, "batch n d"]
     ) -> tuple[Float[Tensor, "batch n d"], Float[Tensor, "batch n d"]]:
-        """The residual stream x after the norm for queries and keys, and after that for values (often one tensor)."""
+        """The residual stream x after the norm for queries and keys, and x after the norm for values.
+
+        The two are one tensor unless the variant has different norms for them.
+        """
         y = self.norm(x)
         return y, y if self.values_norm is None else self.values_norm(x)
 
@@ -114,9 +124,9 @@ class GPTLayer(nn.Module):
 
 
 class GPT(nn.Module):
-    """A GPT-2 for `vocabulary` different tokens, with the norm before attention that `norm` names.
+    """A GPT-2 for a vocabulary of `vocabulary` tokens; `norm` names the norm before attention.
 
-    `norm` is a name that `norms.build_pair` takes, such as "projection". If `query_key_eps` is given, each head's
+    The name is one that `norms.build_pair` takes, such as "projection". If `query_key_eps` is given, each head's
     queries and keys are also scaled to length sqrt(d_head), by RMSNorm with that eps.
     """
 
@@ -155,13 +165,16 @@ class GPT(nn.Module):
         return self.dropout(self.tokens(tokens) + self.positions.weight[: tokens.shape[1]])
 
     def loss(self, window: Integer[Tensor, "batch length"]) -> Float[Tensor, ""]:
-        """Mean cross-entropy, in nats per token, of each token but a window's first, given those before it."""
+        """Mean cross-entropy, in nats per token, of predicting each token of a window from the tokens before it.
+
+        The first token of a window is not predicted.
+        """
         hidden, targets = self(window[:, :-1]), window[:, 1:]
         return linear_cross_entropy(hidden.flatten(0, 1), self.tokens.weight, targets.flatten())
 
     @torch.no_grad()
     def record(self, tokens: Sequence[int]) -> list[Layer]:
-        """For one text, given by its token ids, the queries, keys and attention input of each layer that has attention.
+        """The queries, keys and attention inputs of each layer that has attention, for a text given by its token ids.
 
         Call `eval()` before, so that there is no dropout.
         """
@@ -196,10 +209,11 @@ def without_attention(network: nn.Module) -> nn.Module:
 def build(
     settings: GPTSettings, variant: str, norm: str, vocabulary: int, seed: int, classes: None = None
 ) -> GPT:
-    """A GPT-2 with initial parameters drawn from `seed`; those that two variants share are equal for equal seeds.
+    """A GPT-2 with initial parameters drawn from `seed`, for one variant of the norm before attention.
 
-    `variant` is the name in config.yaml of what stands before attention. `norm` is the variant's name for
-    `norms.build_pair`, ignored for variants that only language models have, such as no_attention. `classes` is ignored.
+    Parameters that two variants have in common are equal for equal seeds. `variant` is the name in config.yaml of what
+    stands before attention. `norm` is the variant's name for `norms.build_pair`; it is ignored for variants that only
+    language models have, such as no_attention. `classes` is ignored.
     """
     random_streams.seed_torch(seed)
     if variant == QUERY_KEY_VARIANT:

@@ -34,11 +34,17 @@ def use(threads: int) -> None:
 
 
 def shares(n: int) -> list[slice]:
-    """Split range(n) into slices of about equal length, one a thread, for computations without sums over it."""
+    """Split range(n) into slices of about equal length, one for each thread.
+
+    They are for computations that do not sum over range(n): such a sum would depend on the number of threads.
+    """
     return slices(n, -(-n // _threads))
 
 
 def each(function: Callable[[slice], Result], parts: Iterable[slice]) -> list[Result]:
-    """Call `function`, which runs a compiled kernel, with each slice in `parts`, on all threads; results in order."""
+    """Call `function`, which runs a compiled kernel, with each slice in `parts`, on all threads.
+
+    The results are in the order of `parts`.
+    """
     with compilation_notice("the language models' kernels", seconds=8):
         return list((_pool.map if _pool else map)(function, parts))

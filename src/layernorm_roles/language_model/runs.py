@@ -22,7 +22,7 @@ ARCHITECTURES = {"gpt": (GPTSettings, model.build), "bert": (BERTSettings, bert.
 
 @dataclass(frozen=True)
 class LanguageModelRun:
-    """One training run of a language model: everything but the code on which its result depends."""
+    """One training run of a language model: all that its result depends on, except the code."""
 
     name: str
     """The run's name in files and logs, such as gpt/layernorm/base_learning_rate_0.01/steps_1200/seed_1000."""
@@ -39,10 +39,11 @@ class LanguageModelRun:
 
     @classmethod
     def of_plan(cls, plan: Mapping[str, Any], manifest: str | Path) -> "list[LanguageModelRun]":
-        """The runs in `plan`, which says what one process of the workflow trains or measures, in the plan's order.
+        """The runs that one process of the workflow trains or measures, in the order in which `plan` lists them.
 
-        The plan's `settings` are those that the runs share; each entry of `runs` has name, model, variant, norm, seed,
-        base_learning_rate and steps. `manifest` is the path of the text's manifest, beside which its other files lie.
+        The plan's `settings` are those that the runs share; each entry of its `runs` has name, model, variant, norm,
+        seed, base_learning_rate and steps. `manifest` is the path of the text's manifest; the text's other files lie
+        beside it.
         """
         text, settings, runs = PreparedText(Path(manifest).parent), plan["settings"], []
         of_architecture, _ = ARCHITECTURES[settings["architecture"]]
@@ -55,7 +56,7 @@ class LanguageModelRun:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All but the code on which the run's result depends, as JSON values; it identifies the run's checkpoint."""
+        """All that the run's result depends on, except the code, as JSON values; identifies the run's checkpoint."""
         settings = self.settings.model_dump(mode="json")
         return {**self.columns, "norm": self.norm, "settings": settings, "text": self.text.content_hash()}
 
@@ -66,7 +67,7 @@ class LanguageModelRun:
 
     @property
     def point(self) -> dict[str, int | float]:
-        """The values of columns base_learning_rate and steps, in which runs of equal model, variant and seed differ."""
+        """Values of columns base_learning_rate and steps, which distinguish runs of equal model, variant and seed."""
         return {"base_learning_rate": self.settings.learning_rate, "steps": self.settings.steps}
 
     @cached_property
@@ -85,7 +86,7 @@ class LanguageModelRun:
         return (self.vocabulary + bert.CLASS,) if self.settings.architecture == "bert" else ()
 
     def contexts(self) -> pd.DataFrame:
-        """The texts on which it is tested which of the model's keys a query can select; for a BERT, sentences only.
+        """The texts on which it is tested which of the model's keys a query can select: for a BERT, only sentences.
 
         They are rows of the table `contexts`, with the token ids in the column tokens. Raises ValueError if a text has
         more tokens than the model reads, or a token that is not in its vocabulary.
@@ -105,14 +106,18 @@ class LanguageModelRun:
         return contexts
 
     def build_model(self, classes: int | None = None) -> model.GPT | bert.BERT:
-        """The model with its initial parameters; `classes` is the number of classes if it classifies sentences."""
+        """The model with its initial parameters, before training.
+
+        `classes` is the number of classes if the model classifies sentences, otherwise None.
+        """
         _, build = ARCHITECTURES[self.settings.architecture]
         return build(self.settings, self.variant, self.norm, self.vocabulary, self.seed, classes)
 
     def restore_model(self, weights: Mapping[str, Tensor], checkpoint: str) -> model.GPT | bert.BERT | None:
-        """The model before ("initial") or after ("final") training, from tensors named <run>/<checkpoint>/<parameter>.
+        """The model with its weights before training (`checkpoint` "initial") or after it ("final").
 
-        If the training diverged, the final model is None, and a line that says so is printed.
+        `weights` has tensors named <run>/<checkpoint>/<parameter>. If the training diverged, the final model is None,
+        and a line that says so is printed.
         """
         prefix = f"{self.name}/{checkpoint}/"
         parameters = {

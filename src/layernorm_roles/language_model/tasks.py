@@ -34,7 +34,7 @@ SHOWN_AS_MASK, SHOWN_AS_RANDOM = 0.8, 0.1
 
 
 class Task:
-    """Base class of the tasks, which give a training batch for each step from 0 on, and fixed validation batches."""
+    """Base class of training tasks: a task gives a training batch for each step from 0, and validation batches."""
 
     streams: ClassVar[tuple[Stream, ...]]
     """The random streams (see `random_streams`) from which batches are drawn, named in the metadata of tables."""
@@ -49,10 +49,10 @@ class Task:
 
 
 class NextToken(Task):
-    """GPT's task, next-token prediction, on disjoint windows of context_length tokens and the token after each window.
+    """The task of a GPT, next-token prediction, on consecutive windows of context_length tokens of a text.
 
-    In each epoch the windows begin at a new random offset and are read in a new random order. Raises ValueError if the
-    training text has fewer windows than a batch.
+    In each epoch the windows begin at a new random offset and are read in a new random order. The token after a window
+    is read with it, as the last one to predict. Raises ValueError if the training text has fewer windows than a batch.
     """
 
     streams = (Stream.LANGUAGE_MODEL_BATCHES,)
@@ -101,9 +101,10 @@ class NextToken(Task):
 
 
 class MaskedTokens(Task):
-    """BERT's task, masked-token prediction, on random windows of the text with the class token before them.
+    """The task of a BERT that predicts masked tokens, on random windows of the text.
 
-    Tokens are masked as in Devlin et al. 2019. `validation_seed` decides the validation batches, `seed` the others.
+    The class token stands before each window. Tokens are masked as in Devlin et al. 2019. `validation_seed` decides the
+    validation batches, `seed` the training batches.
     """
 
     streams = (Stream.MASKED_BATCHES, Stream.MASKED_VALIDATION)
@@ -127,7 +128,8 @@ class MaskedTokens(Task):
     def batch(self, step: int) -> Batch:
         """The training batch of a step: token ids with masks, the positions to predict, and the true tokens there.
 
-        Their shapes are (batch_size, context_length), (batch_size, masked) and (batch_size, masked).
+        Their shapes are (batch_size, context_length), (batch_size, masked) and (batch_size, masked), where `masked` is
+        the number of tokens to predict in each sequence.
         """
         rng = random_streams.generator(Stream.MASKED_BATCHES, self._seed, step)
         return self._draw(self._training, rng)
@@ -148,10 +150,11 @@ class MaskedTokens(Task):
 
 
 class LabelledSentences(Task):
-    """BERT's task in the paper, to predict the classes of sentences, as in SST-2.
+    """The task of the paper's BERT: to predict the classes of sentences, as in the dataset SST-2.
 
     `training` and `validation` are pairs of a sentence and its class. Sentences are cut or padded to context_length
-    tokens. Raises ValueError if there are fewer sentences than in a batch, or if a class is negative (no label).
+    tokens, class token included. Raises ValueError if there are fewer sentences than in a batch, or if a class is
+    negative (no label).
     """
 
     streams = (Stream.LABELLED_BATCHES,)
@@ -171,7 +174,11 @@ class LabelledSentences(Task):
         self._order = lru_cache(maxsize=1)(self._draw_order)
 
     def batch(self, step: int) -> Batch:
-        """The training batch of a step: token ids (batch_size, context_length), lengths and classes (batch_size,)."""
+        """The training batch of a step: token ids, lengths and classes of sentences.
+
+        Their shapes are (batch_size, context_length), (batch_size,) and (batch_size,). Padding does not count in a
+        length.
+        """
         epoch, position = divmod(step, len(self._training[0]) // self._size)
         rows = self._order(epoch)[position * self._size :][: self._size]
         return tuple(part[rows] for part in self._training)
@@ -208,7 +215,7 @@ def _in_batches(examples: tuple[Integer[np.ndarray, "examples ..."], ...], size:
 def unigram_loss(training: TokenStream, vocabulary: int, tokens: Integer[np.ndarray, "..."]) -> float:
     """The mean cross-entropy on `tokens`, in nats per token, of predicting tokens by their frequencies in `training`.
 
-    Every entry of the vocabulary is counted once more than it occurs, so that no token has probability 0.
+    To each count 1 is added, so that no entry of the vocabulary has probability 0.
     """
     counts = np.ones(vocabulary, np.int64)
     # In parts, because counting makes 64-bit integers of a stream that may fill the memory.
@@ -231,9 +238,10 @@ def build(
     seed: int,
     downloads: Path | None = None,
 ) -> Task:
-    """The task for a language model's settings, on the prepared `text` or on labelled sentences that the settings name.
+    """The training task for a language model with these `settings`, on the prepared `text` or on labelled sentences.
 
-    `downloads` is the folder of downloaded sentences. Raises ValueError if a file is missing, damaged or too short.
+    Labelled sentences are those that the settings name; `downloads` is the folder to which they were downloaded. Raises
+    ValueError if a file is missing, damaged or too short.
     """
     kind = task_type(settings)
     if kind is LabelledSentences:

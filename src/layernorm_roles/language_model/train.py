@@ -46,15 +46,16 @@ class TrainingResult(NamedTuple):
 def train_batch(
     plan: Mapping[str, Any], inputs: Mapping[str, Any], out: Mapping[str, str], threads: int
 ) -> None:
-    """Train language models one after another, and write their losses and weights.
+    """Train language models one after another, and write their losses and weights to the paths in `out`.
 
     `plan` says what this process trains: runs and settings as `LanguageModelRun.of_plan` reads them, device ("cpu" or
-    "cuda"), device_check of config.yaml, and hashes of the code. `inputs` has the path of the text's manifest, and
-    under "downloads" those of labelled sentences, if there are any. `out` has the paths of the tables "metrics" and
+    "cuda"), device_check of config.yaml, and hashes of the code. `inputs` has the path of the text's manifest and,
+    under "downloads", the paths of labelled sentences if there are any. `out` has the paths of the tables "metrics" and
     "attention" (see `TrainingResult`) and of "weights", a file of tensors `<run>/initial/<parameter>` and
     `<run>/final/<parameter>`. If the process was killed, another call goes on from checkpoints beside the weights,
-    unless they are of other settings, code or device. Raises ValueError if the device cannot be used, its memory is
-    used up, the text, or one for the tests of keys, does not fit the model, or the loss is not finite before training.
+    unless they are of other settings, code or device. Raises ValueError if the device cannot be used or its memory is
+    used up, if a text, for training or for tests of keys, does not fit the model, or if the loss is not finite before
+    training.
     """
     parallel.use(threads)
     device = open_device(plan["device"], plan["device_check"])
@@ -102,13 +103,13 @@ def train(
     checkpoint: Checkpoint | None = None,
     title: str = "language model",
 ) -> TrainingResult:
-    """Train `model` on `task`, on the CPU unless there is a `device`; `seed` decides the dropout masks.
+    """Train `model` on `task`; training is on the CPU unless `device` is given, and `seed` decides the dropout masks.
 
-    If `checkpoint` is given, training goes on from its file if that exists, and writes it every
-    settings.checkpoint_every steps and at the end, for the caller to remove. The result is equal to the last byte to
-    that of a training without interruption. If the loss is no longer finite, training ends: later evaluations are rows
-    with infinite losses, and the final weights are NaN. Raises ValueError if the loss is not finite before training.
-    `title` names the training in messages.
+    If `checkpoint` is given, training goes on from its file if that exists. The file is written every
+    settings.checkpoint_every steps and at the end; the caller removes it. An interrupted training gives a result equal,
+    to the last byte, to that of an uninterrupted one. If the loss stops being finite, training ends: later evaluations
+    are rows with infinite losses, and the final weights are NaN. Raises ValueError if the loss is not finite before
+    training. `title` names the training in messages.
     """
     initial = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     device = device or Device()
@@ -170,7 +171,7 @@ class _Training:
         checkpoint.save(self.model, self.optimiser, progress)
 
     def take_step(self) -> None:
-        """Train on the next batch; the first step also adds the row of the untrained model's losses."""
+        """Train on the next batch; at the first step, also add a row with the losses of the untrained model."""
         settings, untrained = self.settings, self.loss_of(self.model) if self.step == 0 else None
         self.optimiser.lr = linear_decay(settings.learning_rate, self.step, settings.steps, settings.warmup)
         loss = self.model.loss(*_on_device(self.task.batch(self.step), self.device))
@@ -184,19 +185,26 @@ class _Training:
         self.step += 1
 
     def measure(self) -> dict[str, float | int]:
-        """Add and return a row of the metrics: the mean training loss since the last row, and the validation loss."""
+        """Add a row to the metrics and return it: mean training loss since the last row, and validation loss."""
         self.add_row(self.loss_sum.item() / (self.step - self.rows[-1]["step"]), self.loss_of(self.model))
         self.loss_sum.zero_()
         return self.rows[-1]
 
     def diagnose(self) -> None:
-        """If the settings ask for it at this step, add what attention contributes as rows of the table attention."""
+        """If the settings ask for it at this step, measure what attention contributes, and keep the rows.
+
+        The rows are for the table language_model_attention.
+        """
         if self.step in self.diagnoses:
             found = diagnose(self.model, self.task.validation, self.loss_of)
             self.attention += [{"step": self.step, **row} for row in found]
 
     def add_row(self, train_loss: float, valid_loss: float) -> None:
-        """Add a row with the losses at this step or, if one is not finite, the last rows of a diverged training."""
+        """Add a row with the losses at this step to the metrics.
+
+        If a loss is not finite, the training is marked as diverged, and this and all later evaluations become rows with
+        infinite losses. Raises ValueError if there is no row before.
+        """
         if np.isfinite([train_loss, valid_loss]).all():
             losses = {"train_loss": train_loss, "valid_loss": valid_loss}
             self.rows.append({**self.at(self.step), **losses, "seconds": time.monotonic() - self.began})

@@ -31,9 +31,10 @@ class Sequences(NamedTuple):
 def uniform(
     length: int, classes: int, majority_gap: int, number: int, rng: np.random.Generator
 ) -> list[Partition]:
-    """Draw `number` different admissible partitions of `length`, every set of that size with equal probability.
+    """Draw `number` different admissible partitions of `length` at random; all such sets have equal probability.
 
-    An admissible partition has 2 to `classes` parts, the largest at least `majority_gap` above the second largest.
+    An admissible partition writes `length` as a sum of 2 to `classes` parts, the largest of which is at least
+    `majority_gap` above the second largest.
     """
     admissible = count_admissible(length, classes, majority_gap)
     ranks = rng.choice(admissible, size=number, replace=False)
@@ -43,10 +44,11 @@ def uniform(
 def depth_first(
     length: int, classes: int, majority_gap: int, number: int, rng: np.random.Generator
 ) -> list[Partition]:
-    """The first `number` admissible partitions of `length` in a random depth-first walk, as Brody et al. (2023) do.
+    """The first `number` admissible partitions of `length` in a random depth-first walk, as in Brody et al. (2023).
 
-    An admissible partition has 2 to `classes` parts, the largest at least `majority_gap` above the second. The walk
-    adds parts from the smallest up, each in random order, and stops early: most results share their smallest parts.
+    An admissible partition writes `length` as a sum of 2 to `classes` parts, the largest of which is at least
+    `majority_gap` above the second largest. The walk adds parts from the smallest up, each in random order, and stops
+    early: most results share their smallest parts.
     """
 
     def walk(rest: int, smallest: int, parts: int) -> Iterator[Partition]:
@@ -74,9 +76,10 @@ DRAWS = {"depth_first": depth_first, "uniform": uniform}
 
 
 def generate(settings: MajorityData, seed: int) -> pd.DataFrame:
-    """The data set of the majority task, drawn as `settings` say: a table with columns split, label and counts.
+    """Draw the data set of the majority task as `settings` say: a table with columns split, label and counts.
 
-    A row is a sequence: "train" or "test", its majority class, and its number of tokens of each class.
+    A row is a sequence: split is "train" or "test", label its majority class, and counts its number of tokens of each
+    class.
     """
     rng = generator(Stream.MAJORITY_DATA, seed)
     partitions = DRAWS[settings.sampling](
@@ -100,7 +103,7 @@ def write(plan: Mapping[str, Any], path: str | Path) -> None:
 def load(path: str | Path, identity: Mapping[str, Any] | None = None) -> dict[str, Sequences]:
     """Read the majority task's data set from the Parquet file `path` as {"train": Sequences, "test": Sequences}.
 
-    Raises ValueError if the file is missing, damaged, or by its metadata made otherwise than `identity` says.
+    Raises ValueError if the file is missing or damaged, or if its metadata contradict `identity`.
     """
     table = store.read_arrow(path, "majority_data", identity)
     counts = table["counts"].combine_chunks()
@@ -116,9 +119,10 @@ def load(path: str | Path, identity: Mapping[str, Any] | None = None) -> dict[st
 def label_randomly(
     partitions: list[Partition], classes: int, labellings: int, rng: np.random.Generator
 ) -> Sequences:
-    """`labellings` sequences for each of `partitions`, whose parts become the counts of randomly chosen classes.
+    """Make `labellings` sequences of each partition: its parts become the token counts of randomly chosen classes.
 
-    Sequences follow the order of `partitions`. The class of a partition's first part, the largest, is the label.
+    The sequences follow the order of `partitions`. The label is the class that gets the first part of the partition,
+    which is the largest.
     """
     padded = [partition + (0,) * (classes - len(partition)) for partition in partitions]
     by_rank = np.repeat(np.array(padded, dtype=np.uint8), labellings, axis=0)
@@ -131,9 +135,10 @@ def label_randomly(
 def choose_test_rows(
     label: Int[np.ndarray, " sequences"], share: float, rng: np.random.Generator
 ) -> Bool[np.ndarray, " sequences"]:
-    """A mask that is True for test sequences, chosen one by one: the share `share` of each label, as near as can be.
+    """A mask that is True for test sequences, which are chosen one by one, as Brody et al. (2023) do.
 
-    So do Brody et al. (2023). Nearly every partition then has sequences in both the training set and the test set.
+    Of the sequences of each label, as nearly as possible the share `share` is chosen. Nearly every partition then has
+    sequences in both the training set and the test set.
     """
     shuffled = rng.permutation(len(label))
     by_label = shuffled[np.argsort(label[shuffled], kind="stable")]
@@ -147,6 +152,9 @@ def choose_test_rows(
 def choose_test_partitions(
     partitions: int, labellings: int, share: float, rng: np.random.Generator
 ) -> Bool[np.ndarray, " sequences"]:
-    """A mask of test sequences: those of about `share` of the partitions, each of `labellings` sequences in a row."""
+    """A mask that is True for test sequences: all sequences of a randomly chosen share of the partitions.
+
+    About the share `share` is chosen of `partitions` partitions, each of which has `labellings` consecutive sequences.
+    """
     chosen = rng.permutation(partitions) < round(partitions * share)
     return np.repeat(chosen, labellings)

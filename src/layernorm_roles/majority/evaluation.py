@@ -14,10 +14,10 @@ PREFERRED = (100, 125, 160, 200, 250, 320, 400, 500, 630, 800)
 
 
 def evaluation_steps(every: int | str, steps: int) -> frozenset[int]:
-    """The optimiser steps at which a run of `steps` steps is evaluated: 0, the last one, and those that `every` gives.
+    """The optimiser steps at which a run of `steps` steps is evaluated, among them step 0 and the last one.
 
-    `every` is a number of steps between evaluations, or "logarithmic" for about ten from any step to its tenfold: 1, 2,
-    3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32 and so on.
+    `every` is a number of steps between evaluations, or "logarithmic" for about ten evaluations in each decade: at
+    steps 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32 and so on.
     """
     if every == LOGARITHMIC:
         decades = (10**decade for decade in range(len(str(steps))))
@@ -31,10 +31,11 @@ def evaluation_steps(every: int | str, steps: int) -> frozenset[int]:
 def evaluate(model: MajorityTransformer, training: Batch, test: Batch, loss_of: Loss) -> dict[str, float]:
     """The losses, accuracy, query angles and spread of attention of a model, by column of table `majority_metrics`.
 
-    Losses are over all training or test sequences, in nats per token, by `loss_of`. Accuracy is the share of test
-    tokens at which the majority class is predicted. Mean and deviation of the queries' angle to the ones vector, in
-    degrees, are over the training tokens; the scores' deviation (score_std) and the perplexity of attention relative to
-    equal attention (attention_share) are for a sequence in which every class occurs once.
+    `loss_of` computes the losses over all training or test sequences, in nats per token. Accuracy is the share of test
+    tokens at which the model predicts the majority class. The mean and standard deviation of the angle between a query
+    and the ones vector are in degrees, over the training tokens. The standard deviation of scores (score_std) and the
+    perplexity of attention relative to equal attention (attention_share) are for a sequence with one token of every
+    class.
     """
     parameters = model.loss_parameters()
     training_loss, _ = loss_of(parameters, *training)
@@ -56,9 +57,10 @@ def evaluate(model: MajorityTransformer, training: Batch, test: Batch, loss_of: 
 def query_angle(
     queries: Float[Tensor, "classes d_model"], class_tokens: Float[Tensor, " classes"]
 ) -> tuple[float, float]:
-    """Mean and standard deviation over tokens of the query's angle, 0 to 90 degrees, to the line of the ones vector.
+    """Mean and standard deviation of the angle between a token's query and the line of the ones vector, in degrees.
 
-    Row c of `queries` is the query of all tokens of class c, and class_tokens[c] is their number.
+    Angles are from 0 to 90, and both statistics are over tokens. Row c of `queries` is the query of all tokens of class
+    c, and class_tokens[c] is the number of these tokens.
     """
     queries = queries.double()
     cosine = queries.sum(dim=-1).abs() / (queries.norm(dim=-1) * queries.shape[-1] ** 0.5)
@@ -71,10 +73,10 @@ def query_angle(
 def spread_of_attention(
     keys: Float[Tensor, "classes d_model"], queries: Float[Tensor, "classes d_model"]
 ) -> tuple[float, float]:
-    """How unequally queries attend to keys: standard deviation of scores and perplexity, each a mean over queries.
+    """Standard deviation of scores over keys, and relative perplexity of attention, both averaged over queries.
 
-    Scores are inner products of queries and keys. The perplexity, of the softmax over a query's scores, is divided by
-    the number of keys: 1 for equal attention, 1 / classes for attention to a single key.
+    Scores are inner products of queries and keys. The perplexity of the softmax over a query's scores is divided by the
+    number of keys: it is 1 for equal attention, and 1 / classes for attention to a single key.
     """
     scores = queries.double() @ keys.double().T
     log_attention = torch.log_softmax(scores, dim=-1)
@@ -83,7 +85,10 @@ def spread_of_attention(
 
 
 def vectors_of(model: MajorityTransformer) -> pd.DataFrame:
-    """Table of the keys, then the queries, of all classes: columns token (the class), kind (key or query), vector."""
+    """A table with the keys and then the queries of all classes, in columns token (the class), kind and vector.
+
+    Column kind is "key" or "query".
+    """
     keys, queries = (x.detach().double().cpu().numpy() for x in model.keys_and_queries())
     return pd.concat(
         pd.DataFrame({"token": range(len(vectors)), "kind": kind, "vector": list(vectors)})

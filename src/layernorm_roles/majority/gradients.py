@@ -39,12 +39,15 @@ def on_device(sequences: Sequences, device: str) -> Batch:
 
 
 def gradient_on(device: str) -> Callable[[MajorityTransformer, nn.Parameter], Gradient]:
-    """Either `compiled_gradient`, for "cpu", or `autograd_gradient`: both make a model's gradient function."""
+    """The maker of gradient functions for `device`: `compiled_gradient` for "cpu", otherwise `autograd_gradient`.
+
+    It takes a model and its flat parameter vector (see `flatten`).
+    """
     return compiled_gradient if device == "cpu" else autograd_gradient
 
 
 def derivatives(model: MajorityTransformer, sequences: Sequences, device: str) -> Derivatives:
-    """The loss and gradient of a copy of `model` on `sequences`, computed on `device`, to compare GPU and CPU."""
+    """The loss of a copy of `model` on `sequences` and its gradient, computed on `device`, to compare GPU and CPU."""
     copied = copy.deepcopy(model).to(device)
     flat = flatten(copied)
     loss = gradient_on(device)(copied, flat)(*on_device(sequences, device))
@@ -52,9 +55,10 @@ def derivatives(model: MajorityTransformer, sequences: Sequences, device: str) -
 
 
 def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
-    """Make all parameters of `model`, and their gradients, views of one vector and of its gradient; return this vector.
+    """Make the parameters of `model` views of one flat vector, and their gradients views of its gradient.
 
-    Its order is that of `LossParameters`, then the norms. A step of Adam on it equals steps on all parameters.
+    The vector is returned. It has the parameters in the order of `LossParameters`, then those of the norms. A step of
+    Adam on the vector equals steps on all parameters.
     """
     parameters = [*model.loss_parameters()[NORMED:], *model.norm_parameters()]
     flat = nn.Parameter(nn.utils.parameters_to_vector(parameters).detach())
@@ -69,7 +73,11 @@ def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
 
 
 def autograd_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
-    """A function of a batch that returns its loss and sets `flat.grad`, for flat = flatten(model), with PyTorch."""
+    """Make a function that computes the loss of a batch and sets `flat.grad` to its gradient, by PyTorch's autograd.
+
+    `flat` is the result of flatten(model). The function takes the class counts and the labels of the batch, and returns
+    the loss in nats per token.
+    """
 
     def set_gradient(counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]):
         flat.grad.zero_()
@@ -81,9 +89,10 @@ def autograd_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " pa
 
 
 def compiled_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
-    """A function of a batch that returns its loss and sets `flat.grad`, for flat = flatten(model), by the CPU kernel.
+    """Make a function that computes the loss of a batch and sets `flat.grad` to its gradient, by the CPU kernel.
 
-    The kernel does not know the norm before attention, through which torch's autograd takes the derivatives.
+    `flat` is the result of flatten(model). The function takes the class counts and the labels of the batch, and returns
+    the loss in nats per token. torch's autograd computes the derivatives through the norm before attention.
     """
     direct = model.loss_parameters()[NORMED:]
 
@@ -104,6 +113,9 @@ def compiled_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " pa
 def compiled_loss(
     parameters: LossParameters, counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]
 ) -> tuple[float, int]:
-    """The loss of a batch in nats per token and the number of correctly predicted tokens, by the CPU kernel."""
+    """The loss of a batch in nats per token, and the number of correctly predicted tokens, by the CPU kernel.
+
+    `counts` has the number of tokens of each class in each sequence, `label` the majority class of each sequence.
+    """
     arrays = [parameter.detach().numpy() for parameter in parameters]
     return kernel.loss_only(counts.numpy(), label.numpy(), arrays)

@@ -28,9 +28,9 @@ from layernorm_roles.majority.parameters import LossParameters
 class MajorityTransformer(nn.Module):
     """The one-layer transformer that Brody et al. (2023) train on the majority task, with torch's initialisation.
 
-    `norm` is the name of the norm before attention for `norms.build_pair`. As in the released code there is one head,
+    `norm` is the name of the norm before attention for `norms.build_pair`. As in the released code, there is one head,
     attention's input projection has no bias, and norm2, before the feed-forward part, is an ordinary LayerNorm; eps is
-    0 in all built-in norms. The model has no `forward`: `pair_loss` takes the result of `loss_parameters`.
+    0 in all built-in norms. The model has no `forward`: `pair_loss` computes its loss from `loss_parameters()`.
     """
 
     norm_values: nn.Module | None
@@ -48,7 +48,10 @@ class MajorityTransformer(nn.Module):
         self.norm_values = None if norm_values is self.layer.norm1 else norm_values
 
     def normed(self) -> tuple[Float[Tensor, "classes d_model"], Float[Tensor, "classes d_model"]]:
-        """The embeddings after the norm for queries and keys, and after that for values (often one tensor)."""
+        """The embeddings after the norm for queries and keys, and the embeddings after the norm for values.
+
+        The two are one tensor unless the variant has different norms for them.
+        """
         normed = self.layer.norm1(self.embedding.weight)
         return normed, normed if self.norm_values is None else self.norm_values(self.embedding.weight)
 
@@ -58,7 +61,10 @@ class MajorityTransformer(nn.Module):
         return [*self.layer.norm1.parameters(), *of_values]
 
     def loss_parameters(self) -> LossParameters:
-        """All that the loss depends on, for autograd: parameters, and embeddings after the norm before attention."""
+        """Parameters, and embeddings after the norm before attention, from which `pair_loss` computes the loss.
+
+        Autograd can differentiate the loss with respect to all of them.
+        """
         attention, layer = self.layer.self_attn, self.layer
         normed, normed_values = self.normed()
         return LossParameters(
@@ -78,7 +84,7 @@ class MajorityTransformer(nn.Module):
 
     @torch.no_grad()
     def keys_and_queries(self) -> tuple[Float[Tensor, "classes d_model"], Float[Tensor, "classes d_model"]]:
-        """The keys h_c and the queries W_K' W_Q h_c / sqrt(d_model) of all classes c, two matrices with a row a class.
+        """Keys and queries of all classes c: h_c and W_K' W_Q h_c / sqrt(d_model), as rows of two matrices.
 
         h_c is the embedding of class c after the norm before attention. Keys and queries are both in the coordinates of
         the residual stream: their inner product is the attention score, and the angle of a query to the ones vector is
@@ -92,9 +98,10 @@ class MajorityTransformer(nn.Module):
 def attention_and_values(
     parameters: LossParameters,
 ) -> tuple[Float[Tensor, "classes classes"], Float[Tensor, "classes d_model"]]:
-    """Unnormalised attention weights between classes, and the classes' values after attention's output matrix W_o.
+    """The unnormalised attention weights between classes, and the classes' values after the output matrix W_o.
 
-    The weight of a query's class (row) for a key's class (column) is exp(score - the row's largest score).
+    Row c of the weights is for queries of class c, and column j for keys of class j: a weight is exp(score - largest
+    score of the row).
     """
     w_query, w_key, w_value = parameters.in_weight.chunk(3)
     q, k = parameters.normed @ w_query.T, parameters.normed @ w_key.T
@@ -109,9 +116,10 @@ def pair_loss(
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
     """The cross-entropy of a batch in nats per token, and the number of tokens at which the model predicts the label.
 
-    `counts` has the number of tokens of each class in each sequence, `label` the majority class of each sequence.
-    Weights of scores that lie more than about 85 (float32) below the largest score of their query underflow: if a
-    sequence has only such classes, the loss is NaN, with the norm `projection_grown` even before training.
+    `counts` has the number of tokens of each class in each sequence, `label` the majority class of each sequence. In
+    float32, an attention weight underflows if its score lies more than about 85 below the largest score of its query.
+    If all classes in a sequence have such weights, the loss is NaN, with the norm `projection_grown` even before
+    training.
     """
     p, d_model = parameters, parameters.embedding.shape[1]
     attention, values = attention_and_values(parameters)

@@ -10,11 +10,11 @@ Array = np.ndarray | Tensor
 
 
 class LossParameters(NamedTuple):
-    """What the loss of the majority task's transformer depends on: its parameters, and the embeddings after a norm.
+    """What the loss of the majority task's transformer depends on: parameters, and embeddings after the norm.
 
-    The norm before attention enters the loss by `normed` and `normed_values` alone, so its parameters are no fields.
-    The fields hold torch tensors or numpy arrays, and in a gradient the derivatives of the loss with respect to each
-    field.
+    The parameters of the norm before attention are no fields, because the loss depends on them only through the
+    embeddings `normed` and `normed_values`. The fields hold torch tensors or numpy arrays. A gradient of the loss is
+    stored in the same fields: each then holds the derivatives with respect to it.
     """
 
     normed: Float[Array, "classes d_model"]
@@ -40,7 +40,10 @@ class LossParameters(NamedTuple):
 
 
 def shapes(classes: int, d_model: int, d_ff: int) -> LossParameters:
-    """The shapes of the arrays in a `LossParameters`, each in the place of its array, for a model of these sizes."""
+    """The shapes of the arrays of a `LossParameters`, for a model with these numbers of classes, d_model and d_ff.
+
+    The shapes are the fields of a `LossParameters`, each in the place of its array.
+    """
     c, d, f = classes, d_model, d_ff
     return LossParameters(
         (c, d), (c, d), (c, d), (3 * d, d), (d, d), (d,), (d,), (d,), (f, d), (f,), (d, f), (d,)

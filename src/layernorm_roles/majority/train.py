@@ -59,10 +59,11 @@ class TrainedRun(NamedTuple):
 def train_batch(plan: Plan, data: Sequence[str | Path], out: Mapping[str, str | Path]) -> None:
     """Train majority transformers one after another, and write metrics, vectors and weights to the paths in `out`.
 
-    `plan`, which says what this process trains, has the runs, their settings, the device (cpu or cuda), and
+    `plan`, which says what this process trains, has the runs, their settings, the device ("cpu" or "cuda"), and
     device_check of config.yaml. `data` are the data sets' files, one for each seed, in the order of the plan's made_by.
-    Weights are named <run>/<parameter>. If the process is killed, a call with an equal plan goes on where it was: every
-    run keeps its last checkpoint until all are finished, because Snakemake deletes what a killed job has written.
+    Weights are named <run>/<parameter>. If the process is killed, a call with an equal plan goes on where it stopped:
+    every run keeps its last checkpoint until all runs are finished, because Snakemake deletes the outputs of a killed
+    job.
     """
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
     settings = MajorityTraining.model_validate(plan["settings"])
@@ -90,12 +91,13 @@ def train(
     device: Device | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> TrainedRun:
-    """Train one model on data["train"] and evaluate it on both data["train"] and data["test"].
+    """Train one model on data["train"], and evaluate it on both data["train"] and data["test"].
 
-    Without a `device` the CPU trains. On one machine equal arguments give equal results, to the byte, also when
-    training goes on from `checkpoint`, which is written every `settings.checkpoint_every` steps and at the end, for the
-    caller to remove. Raises ValueError if the loss is not finite before training. If it stops being finite, training
-    ends: later evaluations are rows with infinite losses, and there are no vectors after training.
+    It is trained on the CPU unless `device` is given. `checkpoint` is written every `settings.checkpoint_every` steps
+    and at the end; the caller removes it. Training goes on from `checkpoint` if that exists. On one machine equal
+    arguments give equal results, to the byte, also after an interruption. If the loss is not finite before training,
+    ValueError is raised. If it stops being finite, training ends: later evaluations are rows with infinite losses, and
+    there are no vectors after training.
     """
     device = device or Device()
     seed_torch(run.seed)
@@ -144,7 +146,10 @@ def train(
 
 
 def batch_rows(rows: int, size: int, seed: int) -> Iterator[Int[np.ndarray, " batch"]]:
-    """Yield row numbers of training batches, without end: permutations of `rows` numbers, cut into `size` each."""
+    """Yield the row numbers of one training batch after another, without end.
+
+    In each epoch the numbers from 0 to `rows` - 1 are shuffled and cut into batches of `size`; the last may be smaller.
+    """
     rng = generator(Stream.MAJORITY_BATCHES, seed)
     while True:
         order = rng.permutation(rows)

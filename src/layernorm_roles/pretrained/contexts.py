@@ -12,7 +12,7 @@ from layernorm_roles.pretrained.source import ModelFiles, refusal
 
 
 class Tokens(NamedTuple):
-    """The tokenizer of a pretrained model, as two functions."""
+    """The tokenizer of a pretrained model: a function from text to token ids, and one from a token id to text."""
 
     encode: Callable[[str, int], list[int]]
     """Function of a text and a largest number of tokens; returns token ids, the model's special ones among them."""
@@ -23,7 +23,8 @@ class Tokens(NamedTuple):
 def first_of_each_document(contexts: pd.DataFrame, tokenizer: Tokenizer) -> list[str]:
     """The text of the first long context of each held-out document, in the order of table `contexts`.
 
-    `tokenizer` is the one that made the contexts' tokens. One text a document makes texts independent of each other.
+    Only one text of each document is used, so that the texts are independent of each other. `tokenizer` is the one with
+    which the tokens in `contexts` were made.
     """
     long = contexts[contexts.texts == "long"].sort_values("context").drop_duplicates("document")
     return [tokenizer.decode(list(map(int, tokens))) for tokens in long.tokens]
@@ -32,11 +33,11 @@ def first_of_each_document(contexts: pd.DataFrame, tokenizer: Tokenizer) -> list
 def contexts(
     texts: Iterable[str], tokens: Tokens, context_length: int, number: int, name: str
 ) -> dict[int, list[int]]:
-    """Token ids of the first `number` texts with at least `context_length` tokens, cut to that, by index in `texts`.
+    """The token ids of the first `number` texts that are long enough, cut to `context_length`, by index in `texts`.
 
     Special tokens count. Shorter texts are left out, because the share of unselectable keys depends on the number of
-    keys. Warns if fewer than `number` texts are long enough; raises ValueError if none is. Messages have the model's
-    `name`.
+    keys. Warns if fewer than `number` texts are long enough; raises ValueError if none is. `name` is the model's name
+    in messages.
     """
     read = ((place, tokens.encode(text, context_length)) for place, text in enumerate(texts))
     chosen = dict(islice(((place, ids) for place, ids in read if len(ids) == context_length), number))
@@ -53,7 +54,10 @@ def contexts(
 
 
 def tokens_of(files: ModelFiles) -> Tokens:
-    """A model's tokenizer, by tokenizer_config.json, GGUF file or tokenizer.json; raises ValueError if none loads."""
+    """Load the tokenizer of a pretrained model; raises ValueError if that fails.
+
+    It is read from tokenizer_config.json, from the GGUF file or from tokenizer.json.
+    """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     if files.gguf or (files.folder / "tokenizer_config.json").is_file():

@@ -28,11 +28,11 @@ UNTRAINED_SEED = 0
 
 
 def measure(name: str, settings: PretrainedModel, texts: list[str]) -> dict[str, pd.DataFrame]:
-    """The tables of all that is measured of the pretrained model `name` of config.yaml, by table name.
+    """Measure the pretrained model `name` of config.yaml on `texts`, and return the tables by name.
 
-    They say which keys are selectable, how much attention keys can get, and what the norms' projections do, on the
-    first of `texts` that are long enough; column context is the index in `texts`. Raises ValueError if files of the
-    model are missing or cannot be used, or if the texts are too few or too short.
+    They say which keys are selectable, how much attention keys can get, and what the norms' projections do. The texts
+    are the first of `texts` that are long enough; column context is the index in `texts`. Raises ValueError if files of
+    the model are missing or cannot be used, or if the texts are too few or too short.
     """
     files = locate(name, settings)
     model, tokens = load(files), tokens_of(files)
@@ -64,7 +64,10 @@ def measure(name: str, settings: PretrainedModel, texts: list[str]) -> dict[str,
 
 
 def measure_files(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str | Path]) -> None:
-    """Measure the pretrained model in `plan` on a text's held-out documents, and write the tables to paths `out`."""
+    """Measure the pretrained model in `plan` on a text's held-out documents, and write tables to the paths `out`.
+
+    `manifest` is the path of the text's manifest, beside which its other files lie; `out` has a path for each table.
+    """
     checked, text = PretrainedModel.model_validate(plan["settings"]), PreparedText(Path(manifest).parent)
     held_out = first_of_each_document(store.read(text.contexts, "contexts"), tokenizers.load(text.tokenizer))
     measured = measure(plan["model"], checked, held_out)

@@ -14,10 +14,11 @@ from layernorm_roles.random_streams import Stream, generator
 
 
 def projection_changed(direction: Float[np.ndarray, " d"]) -> NormChange:
-    """A change of norms, for `RecordingModel.record`: a LayerNorm loses its projection, and an RMSNorm gets one.
+    """A change of a model's norms: every LayerNorm loses its projection, and every RMSNorm gets one.
 
-    A projection subtracts the mean of the input times the ones vector, here `direction`. With another direction of
-    length sqrt(d), as a control, a projected LayerNorm adds, and an RMSNorm subtracts, the mean times that direction.
+    It is an argument of `RecordingModel.record`. The mean of an input's entries, times `direction`, is added to the
+    vector that a LayerNorm scales, and subtracted from the one that an RMSNorm scales. With the ones vector this undoes
+    or makes a projection; as a control, `direction` is another vector of length sqrt(d).
     """
 
     def change(norm: LearnedNorm, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
@@ -29,14 +30,20 @@ def projection_changed(direction: Float[np.ndarray, " d"]) -> NormChange:
 
 
 def random_direction(d: int, context: int) -> Float[np.ndarray, " d"]:
-    """A random vector of length sqrt(d), orthogonal to the ones vector, drawn for the context with number `context`."""
+    """A random vector of length sqrt(d), orthogonal to the ones vector; equal for equal `d` and `context`.
+
+    `context` is the number of the context for which the vector is drawn.
+    """
     u = generator(Stream.RANDOM_DIRECTION, context, d).standard_normal(d)
     u -= u.mean()
     return u * np.sqrt(d) / np.linalg.norm(u)
 
 
 def ones_shares(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.DataFrame:
-    """Table `ones_share` but for columns of the model: norms' inputs' share of squared length along the ones vector."""
+    """The share of the squared length of norms' inputs along the ones vector, as rows of the table `ones_share`.
+
+    `contexts` maps the number of each context to its token ids. Columns that name the model are left out.
+    """
     parts = [
         ones_direction.table(model.network, lambda tokens=tokens: model.record(tokens)).assign(context=number)
         for number, tokens in contexts.items()
@@ -45,12 +52,13 @@ def ones_shares(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) ->
 
 
 def shifts(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.DataFrame:
-    """Table `projection_shift` without its column model: how far attention moves when norms lose or get a projection.
+    """How far attention moves if the norms of `model` lose or get a projection: rows of the table `projection_shift`.
 
-    Every LayerNorm of the residual stream loses its projection, or every RMSNorm gets one. How far attention moves is
-    half the sum of absolute differences of weights, a mean over queries. Column random_direction has the control, with
-    a random direction in place of the ones vector. `contexts` has token ids by the context's number. A model whose
-    norms are unknown, or of both kinds, has no rows.
+    Every LayerNorm of the residual stream loses its projection, or every RMSNorm gets one. Column total_variation is
+    half the sum of absolute differences of a query's attention weights, averaged over queries; column random_direction
+    is its value in the control, with a random direction in place of the ones vector. The column model is left out.
+    `contexts` maps the number of each context to its token ids. There are no rows if the model's norms are unknown, or
+    of both kinds.
     """
     rows = []
     for number, tokens in contexts.items():

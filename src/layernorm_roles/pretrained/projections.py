@@ -20,7 +20,7 @@ _FUSED = ["c_attn", "qkv_proj"]
 def learned_norm(
     module: nn.Module, x: Float[np.ndarray, "*n d"], y: Float[np.ndarray, "*n d"]
 ) -> LearnedNorm | None:
-    """The norm that turns x into y, which `module` computed; None if it is no LayerNorm or RMSNorm of the last axis.
+    """The LayerNorm or RMSNorm over the last axis that maps x to y, as `module` computed it; None if there is none.
 
     It must agree with y to 1e-5 of y's largest entry; transformers computes RMSNorm in float32 even in float64 models.
     """
@@ -46,10 +46,11 @@ def projections(
     norms: tuple[LearnedNorm | None, LearnedNorm | None],
     rotation: Rotation | None,
 ) -> tuple[Projection, Projection] | None:
-    """The maps by which the attention module `module` makes `queries` and `keys` of its input x; None if unknown.
+    """The maps by which the attention module `module` makes `queries` and `keys` from its input x; None if unknown.
 
-    `norms` are those of queries and keys after the linear maps, and `rotation` is the module's rotary embedding. The
-    maps are known if a reading of the module's weights gives the queries and keys to 1e-9 of their largest entry.
+    `norms` are the norms of queries and of keys after the linear maps, and `rotation` is the module's rotary embedding.
+    The maps are known if some reading of the module's weights gives the queries and keys to 1e-9 of their largest
+    entry.
     """
     heads, _, d_head = queries.shape
     for weights in _linear_maps(module, heads * d_head, len(keys) * d_head):

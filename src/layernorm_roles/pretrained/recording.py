@@ -54,9 +54,9 @@ class RecordingModel:
     def record(self, tokens: Sequence[int], change: NormChange | None = None) -> list[Layer]:
         """Run the model on one context, and return the queries, keys and inputs of every layer's attention.
 
-        `tokens` are token ids, special ones too. `change` replaces the outputs of the norms of the residual stream.
-        Raises ValueError if the model cannot read the tokens, or if its attention is more than a softmax of inner
-        products.
+        `tokens` are token ids, including special tokens. `change`, a function of a norm and its input, replaces the
+        outputs of the norms of the residual stream. Raises ValueError if the model cannot read the tokens, or if its
+        attention is more than a softmax of inner products.
         """
         if self.longest is not None and len(tokens) > self.longest:
             raise ValueError(
@@ -79,7 +79,10 @@ class RecordingModel:
         return calls.layers
 
     def untrained(self, seed: int) -> "RecordingModel":
-        """A model of equal architecture with random weights, drawn with `seed` as its configuration says."""
+        """A model of equal architecture with random weights, distributed as its configuration says.
+
+        `seed` decides the draw.
+        """
         from transformers import AutoModel
 
         seed_torch(seed)
@@ -92,7 +95,7 @@ class RecordingModel:
 
 
 def load(files: ModelFiles) -> RecordingModel:
-    """The pretrained model in `files`, in float64, ready to record queries and keys; nothing is downloaded.
+    """Load the pretrained model in `files`, in float64, ready to record queries and keys; nothing is downloaded.
 
     Raises ValueError if transformers cannot load it, if weights are missing, not finite or quantised in an unknown way,
     or if it has both encoder and decoder, or no layers.

@@ -34,9 +34,10 @@ class ModelFiles:
 
 
 def refusal(folder: Path, what: str, error: Exception) -> str:
-    """A message of one line on why transformers cannot load `what`, a model or a tokenizer, from `folder`.
+    """A message of one line that says why transformers cannot load `what`, a model or a tokenizer, from `folder`.
 
-    `error` is transformers'. If the folder names code of its own (auto_map), which is never run, the message says so.
+    `error` is the exception that transformers raised. If a configuration in the folder asks for code from the folder
+    (auto_map), which is never run, the message says so.
     """
     for name in ("config.json", "tokenizer_config.json"):
         file = folder / name
@@ -51,10 +52,11 @@ def refusal(folder: Path, what: str, error: Exception) -> str:
 
 
 def locate(name: str, settings: PretrainedModel) -> ModelFiles:
-    """The files of the model that config.yaml describes under pretrained.`name`: in a package, at a path or on the hub.
+    """The files of the pretrained model that config.yaml describes under pretrained.`name`.
 
-    A model of the Hugging Face hub is downloaded unless it was before. Raises ValueError, naming the key, if the model
-    or a file of it is missing there, or if the weights have another SHA-256 than `settings.sha256`.
+    They are in an installed package, at a path or on the Hugging Face hub. A model on the hub is downloaded unless it
+    already was. Raises ValueError, naming the key of config.yaml, if the model or one of its files is missing, or if
+    the SHA-256 of the weights is not `settings.sha256`.
     """
     model = files_at(*_place(name, settings))
     if settings.sha256 is not None and (actual := model.sha256()) != settings.sha256:
@@ -68,8 +70,8 @@ def locate(name: str, settings: PretrainedModel) -> ModelFiles:
 def files_at(path: Path, given: str) -> ModelFiles:
     """The files of the model at `path`, a folder or a GGUF file.
 
-    `given`, the key of config.yaml with its value, begins error messages. Raises ValueError if a file of the model, or
-    the package that reads GGUF files, is missing.
+    `given` is the key of config.yaml with its value, with which error messages begin. Raises ValueError if a file of
+    the model, or a package for reading GGUF files, is missing.
     """
     if path.suffix == ".gguf" and path.is_file():
         if missing := [name for name in _FOR_GGUF if importlib.util.find_spec(name) is None]:

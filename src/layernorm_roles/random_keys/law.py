@@ -10,9 +10,10 @@ from layernorm_roles.settings.random_keys import Law
 
 
 def table(settings: Law) -> pd.DataFrame:
-    """Table `gaussian_law`: how many Gaussian keys it takes for a share of them to be unselectable, by dimension.
+    """The table `gaussian_law`: how many Gaussian keys it takes for a share of them to be unselectable, by dimension.
 
-    Column causal says whether a key's rivals are only the keys before it; n is NaN where it exceeds `settings.largest`.
+    Column n is that number, NaN if it exceeds `settings.largest`. Column causal says whether a key's rivals are only
+    the keys before it.
     """
     first, last = settings.dimensions
     dimensions = range(first, last + 1)
@@ -27,10 +28,10 @@ def table(settings: Law) -> pd.DataFrame:
 
 
 def keys_for(share: float, d: int, causal: bool, largest: int) -> int | None:
-    """The smallest number of Gaussian keys in R^d of which at least `share` are expected to be unselectable.
+    """The smallest number of Gaussian keys in R^d of which at least the share `share` is expected to be unselectable.
 
-    None if it exceeds `largest`. With `causal` a key's rivals are only the keys before it. The share grows with the
-    number of keys, since one more key can make others unselectable, but none selectable.
+    The result is None if it exceeds `largest`. If `causal`, a key's rivals are only the keys before it. The share grows
+    with the number of keys, since one more key can make others unselectable, but none selectable.
     """
 
     def expected_share(n: int) -> float:

@@ -26,9 +26,10 @@ from layernorm_roles.variants import maps
 
 
 def measure(plan: Mapping[str, Any], outputs: Mapping[str, str | Path]) -> None:
-    """Measure Gaussian keys, and write the tables random_keys, random_keys_precision and gaussian_law to `outputs`.
+    """Measure Gaussian keys, and write the tables random_keys, random_keys_precision and gaussian_law.
 
-    `plan` has the settings, the seed of the matrices, and norms: names for `norms.build` by the names in the table.
+    `plan` has the settings, the seed of the matrices, and norms, which maps the name of each norm in the tables to its
+    name for `norms.build`. `outputs` has the path of each table.
     """
     settings = RandomKeys.model_validate(plan["settings"])
     about = provenance(plan, "cpu", Stream.RANDOM_KEYS)
@@ -42,10 +43,11 @@ def measure(plan: Mapping[str, Any], outputs: Mapping[str, str | Path]) -> None:
 
 
 def table(settings: RandomKeys, seed: int, norms: Mapping[str, str]) -> pd.DataFrame:
-    """Table `random_keys`: how many keys of Gaussian matrices no query selects, by the matrices' size and the norm.
+    """The table `random_keys`: how many keys of Gaussian matrices no query can select, by matrix size and norm.
 
-    A size n x d has `settings.matrices` matrices, drawn with `seed`. `norms` maps the name of a norm in the table to
-    its name for `norms.build`; built-in norms have eps = 0. All is in float64, and every certificate is verified.
+    For each size n x d, `settings.matrices` matrices are drawn with `seed`. `norms` maps the name of a norm in the
+    table to its name for `norms.build`; built-in norms have eps = 0. All is in float64, and every certificate is
+    verified.
     """
     for norm in norms.values():
         build(norm, settings.dimensions[0])  # an unusable one is refused before the work
@@ -58,10 +60,11 @@ def table(settings: RandomKeys, seed: int, norms: Mapping[str, str]) -> pd.DataF
 
 
 def precision_table(settings: RandomKeys, seed: int) -> pd.DataFrame:
-    """Table `random_keys_precision`: how many keys of Gaussian matrices no query selects after LayerNorm with an eps.
+    """The table `random_keys_precision`: how many keys of Gaussian matrices no query can select after LayerNorm.
 
-    It has a row for each dtype of keys and LayerNorm, eps and size n x d. With eps > 0 LayerNorm's output is not on a
-    sphere: the smaller a key's variance, the shorter its image.
+    A row is for one dtype, in which keys and LayerNorm are computed, one eps of LayerNorm and one size n x d. If eps is
+    positive, the outputs of LayerNorm do not lie on a sphere: the smaller the variance of a key, the shorter its
+    output.
     """
     precision, rows = settings.precision, []
     for n, d, keys in _matrices(settings, seed, precision.dimensions, "random keys, precision"):
@@ -74,7 +77,10 @@ def precision_table(settings: RandomKeys, seed: int) -> pd.DataFrame:
 
 
 def expected_after(norm: str, n: int, d: int) -> float | None:
-    """Expected number of unselectable keys among n Gaussian keys in R^d after `norm`; None if no formula is known."""
+    """The expected number of unselectable keys among n Gaussian keys in R^d, after a norm was applied to them.
+
+    `norm` is its name for `norms.build`. The result is None if no formula is known.
+    """
     both = maps(norm)
     if both is None:
         return None

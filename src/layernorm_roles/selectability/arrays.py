@@ -20,9 +20,9 @@ _SMALLEST = 1e-300  # of a column's largest magnitude: float64 has full precisio
 
 
 def as_matrix(values: ArrayLike) -> np.ndarray:
-    """A NumPy array of `values`; a torch tensor may require gradients, lie on a GPU, or be bfloat16.
+    """`values` as a NumPy array; they may be a torch tensor that requires gradients, is on a GPU or is bfloat16.
 
-    bfloat16, which NumPy lacks, becomes float32; other dtypes stay. Anything but a tensor goes through numpy.asarray.
+    bfloat16, which NumPy lacks, becomes float32; other dtypes stay. Values that are no tensor go through numpy.asarray.
 
     >>> import torch
     >>> as_matrix(torch.nn.Linear(3, 2, dtype=torch.bfloat16).weight).dtype
@@ -37,12 +37,12 @@ def as_matrix(values: ArrayLike) -> np.ndarray:
 
 
 def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
-    """`values` as a finite array of float32 or float64 with the given number of `dimensions`.
+    """`values` as an array of finite float32 or float64 numbers with the given number of `dimensions`.
 
-    float16 becomes float32, integers become float64. Raises ValueError, whose message calls the array `name`, for
-    anything but finite real numbers with so many dimensions, at least one of them and none masked; for integers beyond
-    2^53 and longer floats that float64 does not hold; for a column (last axis) of largest magnitude below 1e-300, not
-    0.
+    float16 becomes float32, and integers become float64. Raises ValueError, whose message calls the array `name`, if
+    `values` are not finite real numbers, are masked in places, are empty or have another number of dimensions; for
+    integers beyond 2^53 and longer floats that float64 does not hold; and if a column (last axis) has a largest
+    magnitude below 1e-300 that is not 0.
     """
     try:
         given = np.asarray(values)
@@ -85,7 +85,10 @@ def double(values: np.ndarray) -> Float[np.ndarray, "..."]:
 
 
 def row_blocks(n: int, entries: int, least: int = 1) -> list[slice]:
-    """Consecutive slices of n rows of `entries` numbers, each of at most 64 MiB in float64, or else of `least` rows."""
+    """Consecutive slices of n rows with `entries` numbers each, such that a slice takes at most 64 MiB in float64.
+
+    A slice has at least `least` rows, even if these take more; the last one may have fewer.
+    """
     return slices(n, max(least, _BLOCK // entries))
 
 

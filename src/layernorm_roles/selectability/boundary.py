@@ -14,12 +14,12 @@ NO_WEIGHT = 1e-9
 def surely_inside(
     point: Float[np.ndarray, "k d"], corners: Float[np.ndarray, "k d+1 d"]
 ) -> Bool[np.ndarray, " k"]:
-    """Whether each of k points is proved to be in the interior of the simplex of its d + 1 corners; False says nothing.
+    """Whether each of k points is proved to be inside the simplex of its d + 1 corners; False leaves it open.
 
-    The barycentric coordinates b solve A b = e. The columns of A are the corners minus the point, above a row of ones,
-    and e is 0 but for a last 1. For an approximate inverse C of A and c = C e, they differ from c by at most
-    |C (A c - e)| / (1 - a) in the maximum norm, if a = |I - C A| < 1 (Rump, Verification methods, Acta Numerica 2010,
-    section 10). The rounding in both terms and in A is added to the bound.
+    The barycentric coordinates b of a point solve A b = e, where the columns of A are the corners minus the point,
+    above a row of ones, and e = (0, ..., 0, 1). Let C be an approximate inverse of A, c = C e, and a = |I - C A|. If a
+    < 1, then b and c differ by at most |C (A c - e)| / (1 - a) in the maximum norm (Rump, Verification methods, Acta
+    Numerica 2010, section 10). Bounds on the rounding in both terms and in A are added.
     """
     k, d = point.shape
     inside = np.zeros(k, bool)
@@ -52,9 +52,9 @@ def in_hull_exactly(
 ) -> bool:
     """Whether row i of `points` is exactly a convex combination of the `support` rows with weights above NO_WEIGHT.
 
-    `weights` only say which rows count; they are computed again in rational arithmetic. With `biased`, the last column
-    is a bias, and the combination's bias has to be at least that of row i. False also if there are more than 16
-    columns, or if the supporting rows do not determine the weights.
+    The given `weights` only say which rows count; exact weights are computed in rational arithmetic. With `biased`, the
+    last column is a bias, and the bias of the combination has to be at least that of row i. The result is also False if
+    there are more than 16 columns, or if the rows that count leave the weights undetermined.
     """
     d = points.shape[1]
     chosen = support[weights > NO_WEIGHT]

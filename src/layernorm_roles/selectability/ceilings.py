@@ -47,10 +47,11 @@ _AGREES = 1e-9  # relative difference that other processors' roundings may make 
 class Ceilings:
     """Proved lower and upper bounds on the largest attention weight that one query can give each of n keys of size d.
 
-    Bounds allow for rounding. The gap of their logarithms is below 1e-6, except for keys within about 1e-12 of the
+    The bounds allow for rounding. Their logarithms differ by less than 1e-6, except for keys within about 1e-12 of the
     boundary of the keys' hull, and for an ellipsoid of which only the surface counts. Over all queries, `upper` is
-    proved for queries q with sum_a |q_a| max_j |k_ja| <= 10,000 in whitened coordinates a (mean 0, covariance 1) of the
-    keys k_j. The stored query of a selectable key with a margin below 1e-4 may be longer.
+    proved for queries q with sum_a |q_a| max_j |k_ja| <= 10,000, where the keys k_j are whitened to mean 0 and
+    covariance 1, and a counts their coordinates. The stored query of a selectable key with a margin below 1e-4 may
+    exceed this limit.
     """
 
     lower: Float[np.ndarray, " n"]
@@ -76,12 +77,15 @@ class Ceilings:
 
     @property
     def gap(self) -> Float[np.ndarray, " n"]:
-        """Logarithm of `upper` / `lower` for each key."""
+        """The natural logarithm of `upper` / `lower` for each key, which is the gap between its two bounds."""
         with np.errstate(divide="ignore"):
             return np.log(self.upper) - np.log(self.lower)
 
     def verify(self, keys: ArrayLike) -> Bounds:
-        """Recompute and return the bounds for `keys` in float64; raises ValueError if a stored one does not hold."""
+        """Recompute the bounds for `keys` (n, d) in float64 and return them.
+
+        Raises ValueError, naming the first such key, if a stored bound does not hold.
+        """
         keys = checked(keys, "keys", dimensions=2).astype(np.float64)
         if keys.shape != self.query.shape:
             raise ValueError(
@@ -104,12 +108,12 @@ class Ceilings:
 
 
 def ceilings(keys: ArrayLike, queries: QueryEllipsoid | None = None) -> Ceilings:
-    """Bound the largest softmax(K q)_i of each of n keys over all queries q, or over those of an ellipsoid.
+    """Bound the largest attention weight softmax(K q)_i of each of n keys, over all queries q or over an ellipsoid.
 
-    keys (n, d): float32 or float64; float16 is taken as float32, integers as float64. All is computed in float64. Over
-    all queries, directions in which the keys agree to within rounding count as constant, as in `certify` with `flat`.
-    Raises ValueError on anything that is no finite real matrix with at least one row and one column, on integers beyond
-    2^53, and on an ellipsoid in other than d dimensions.
+    `keys` (n, d) are float32 or float64; float16 is taken as float32, and integers as float64. All is computed in
+    float64. Over all queries, a direction in which the keys agree to within rounding counts as constant, as in
+    `certify` with `flat`. Raises ValueError unless the keys are a matrix of finite real numbers with at least one row
+    and one column, for integers beyond 2^53, and for an ellipsoid in other than d dimensions.
 
     >>> square = [[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0], [2.0, 2.0]]
     >>> ceilings(square).upper.round(6).tolist()
@@ -157,7 +161,10 @@ class _Distinct:
         self.whitened: Float[np.ndarray, "m r"] = self.at.of(slice(None), slice(None))[0]
 
     def for_data(self, queries: Float[np.ndarray, "m r"]) -> Float[np.ndarray, "m d"]:
-        """Turn queries for whitened keys into ones for the original keys with equal scores, up to a constant each."""
+        """Turn queries for the whitened keys, shape (m, r), into queries for the original keys, shape (m, d).
+
+        Both give equal scores, up to a constant for each query.
+        """
         return np.ldexp(queries @ self.at.B[0], -self.at.exponent[0])
 
 

@@ -31,15 +31,16 @@ def over_all_queries(
     query: Float[np.ndarray, "n d"],
     step: Float[np.ndarray, "n d"],
 ) -> Bounds:
-    """Bounds on the attention that any query can give each of n different keys, of which key i has copies[i] copies.
+    """Bounds on the attention weight that any query can give each of n distinct keys; key i occurs copies[i] times.
 
-    Lower: the softmax p that `query` gives every single copy. Upper: exp(-H) for the entropy H of the weights
+    The lower bound for key i is the softmax p that row i of `query` gives a single copy of it. The upper bound is
+    exp(-H), where H is the entropy of the weights
 
-        mu_j = p_j max(0, 1 + (k_j - mean).step)    divided by their sum,
+        mu_j = p_j max(0, 1 + (k_j - mean).step)    divided by their sum.
 
-    whose mean is k_i up to a residual r, since the step is Newton's: every query q gives key i at most exp(-H + |q.r|)
-    (see `ceilings`), with |q.r| bounded for q of scores up to `LARGEST_SCORE`. A key with m copies never gets more than
-    1/m; where it leads every other key by more than the rounding of scores, that is its ceiling.
+    Their mean is k_i up to a residual r, because `step` is a step of Newton's method. Every query q gives key i at most
+    exp(-H + |q.r|) (see `ceilings`), and |q.r| is bounded for queries with scores up to `LARGEST_SCORE`. A key with m
+    copies never gets more than 1/m. That is its upper bound if its lead over every other key exceeds rounding errors.
     """
     n, d = keys.shape
     centred, logs = keys - keys.mean(axis=0), np.log(copies)
@@ -78,8 +79,9 @@ def over_ellipsoid(
 ) -> Bounds:
     """Bounds on the attention weight that queries centre + axes u, |u| <= 1, can give each of n keys.
 
-    Lower: the softmax that the key's `query`, one of the ellipsoid, gives it. Upper: exp(-(f - g.u - |g|)) at u =
-    `point`, where f, minus the logarithm of the softmax, is a convex function of u, and g its gradient there.
+    The lower bound for key i is the softmax that row i of `query`, a query of the ellipsoid, gives it. The upper bound
+    is exp(-(f - g.u - |g|)) at u = row i of `point`. There f is minus the logarithm of the softmax, a convex function
+    of u, and g is its gradient.
     """
     n, d = keys.shape
     centred = keys - keys.mean(axis=0)

@@ -31,7 +31,7 @@ _PRODUCTS = 2**23  # products of coordinates held at once
 
 @dataclass(frozen=True)
 class CeilingProblem:
-    """What `minimise` solves: n keys of r coordinates, a bias added to each key's score, and a limit for queries."""
+    """The input of `minimise`: n keys of r coordinates, a bias of each key's score, and a limit for queries."""
 
     keys: Float[np.ndarray, "n r"]
     bias: Float[np.ndarray, " n"]
@@ -58,7 +58,7 @@ class _Searches:
     """What `step`, taken in full, adds to `scores`."""
 
     def where(self, chosen: Bool[np.ndarray, " b"]) -> "_Searches":
-        """The searches for which `chosen` is true; this object, not a copy, if it is true for all."""
+        """The state of those searches for which `chosen` is true; this object itself if it is true for all."""
         if chosen.all():
             return self
         return replace(self, **{name: value[chosen] for name, value in vars(self).items()})
@@ -68,11 +68,11 @@ class _Searches:
 
 
 def minimise(problem: CeilingProblem) -> tuple[Float[np.ndarray, "n r"], Float[np.ndarray, "n r"]]:
-    """For each key a query u that gives it about the most attention possible, and Newton's step from u, a row each.
+    """For each key a query u that gives it nearly the most attention possible, and Newton's step from u, a row each.
 
-    A search ends where the bounds of `ceilings_bounds` meet, where over all u the key leads clearly, or after 100
-    steps. A u that puts its key first is then lengthened until the other keys get next to nothing, and its step is 0.
-    All steps are 0 if queries are bounded.
+    A search ends when the lower and upper bounds of `ceilings_bounds` meet, when the key leads clearly in a search over
+    all queries, or after 100 steps. In a search over all queries, a query that puts its key first is then lengthened
+    until the other keys get next to no attention, and its step is 0. All steps are 0 if queries are bounded.
     """
     n, r = problem.keys.shape
     points, steps = np.zeros((n, r)), np.zeros((n, r))

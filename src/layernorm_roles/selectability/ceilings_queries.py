@@ -13,11 +13,12 @@ _NULL = 1e-14  # of the longest axis; shorter ones change scores by less than th
 
 @dataclass(frozen=True, repr=False)
 class QueryEllipsoid:
-    """The queries q = centre + axes u with |u| <= 1, scaled so that attention scores are q.k.
+    """The queries q = centre + axes u with |u| <= 1, scaled so that the attention score of a key k is q.k.
 
-    In a head q = (W_Q x + b_Q) / sqrt(d_head), with x on a sphere that LayerNorm or RMSNorm (Zhang and Sennrich 2019)
-    stretches by its gain. If the sphere has more dimensions than the ellipsoid, which d_model > d_head + 1 ensures,
-    points *within* the ellipsoid are queries too: two points of the sphere, or a smaller sphere, lie over each.
+    A head computes q = (W_Q x + b_Q) / sqrt(d_head), with x on a sphere that LayerNorm or RMSNorm (Zhang and Sennrich
+    2019) stretches by its gain. If the sphere has more dimensions than the ellipsoid, which d_model > d_head + 1
+    ensures, points inside the ellipsoid are queries too, because two points of the sphere, or a smaller sphere, are
+    mapped to each.
     """
 
     centre: Float[np.ndarray, " d"]
@@ -37,9 +38,10 @@ class QueryEllipsoid:
     ) -> "QueryEllipsoid":
         """The queries of an attention head whose input is LayerNorm's output x = gain sqrt(d_model) v + bias.
 
-        v is any unit vector with entries of sum 0; an eps in the norm makes it shorter, which stays in the filled
-        ellipsoid. w_q (d_head, d_model) and b_q (d_head,) make the query, gain and bias (d_model,) belong to the norm;
-        None is a gain of 1, or a bias of 0. scale, which multiplies scores, is 1 / sqrt(d_head) if None.
+        v is any unit vector whose entries sum to 0; if an eps in the norm makes v shorter, the query is still in the
+        filled ellipsoid. `w_q` (d_head, d_model) and `b_q` (d_head,) are the weights and bias that make the query;
+        `gain` and `bias` (d_model,) are those of the norm. None stands for a gain of 1, or a bias of 0. `scale`
+        multiplies scores; None stands for 1 / sqrt(d_head).
         """
         return cls._of_norm(w_q, b_q, gain, bias, scale, projected=True)
 
@@ -47,10 +49,11 @@ class QueryEllipsoid:
     def of_rmsnorm(
         cls, w_q: ArrayLike, b_q: ArrayLike | None, gain: ArrayLike | None, scale: float | None = None
     ) -> "QueryEllipsoid":
-        """The queries of an attention head whose input is RMSNorm's output x = gain sqrt(d_model) v, v any unit vector.
+        """The queries of an attention head whose input is RMSNorm's output x = gain sqrt(d_model) v.
 
-        w_q (d_head, d_model) and b_q (d_head,) make the query, gain (d_model,) belongs to the norm; None is a bias of
-        0, or a gain of 1. scale, which multiplies scores, is 1 / sqrt(d_head) if None.
+        v is any unit vector. `w_q` (d_head, d_model) and `b_q` (d_head,) are the weights and bias that make the query;
+        `gain` (d_model,) is that of the norm. None stands for a bias of 0, or a gain of 1. `scale` multiplies scores;
+        None stands for 1 / sqrt(d_head).
         """
         return cls._of_norm(w_q, b_q, gain, None, scale, projected=False)
 

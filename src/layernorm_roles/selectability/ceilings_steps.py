@@ -35,12 +35,13 @@ class _Work(NamedTuple):
 
 @cached_njit(fastmath={"contract"}, error_model="numpy")
 def minimise_models(second, mean, gradient, point, shift, bounded):
-    """Move b points, one for each key, to the minima of quadratic models of a function, in the unit ball if `bounded`.
+    """Move each of b points to the minimum of a quadratic model, which is sought in the unit ball if `bounded`.
 
-    The function is minus the logarithm of the attention that a point u, as a query, gives the key. Over keys z weighted
-    by each u's attention: second (r (r + 1) / 2, b), lower triangles of E[z z'], and mean (r, b), E[z]. gradient (r,
-    b). Overwritten: point (r, b) and shift (b,), the multipliers of |u| <= 1, where the next call starts. The shift
-    also makes singular curvatures positive definite.
+    The model, one for each key, is of minus the logarithm of the attention that the point, as a query, gives the key.
+    Over all keys z, weighted by this attention, `second` (r (r + 1) / 2, b) has the lower triangles of E[z z'], and
+    `mean` (r, b) has E[z]. `gradient` is (r, b). `point` (r, b) and `shift` (b,) are overwritten. The shift is the
+    multiplier of the constraint |u| <= 1 on a point u, and the next call starts from it. It also makes singular
+    curvatures positive definite.
     """
     r, b = mean.shape
     triangle = r * (r + 1) // 2

@@ -30,36 +30,37 @@ _SMALLEST_SIZE, _LARGEST_SIZE = 2.0**-1000, 2.0**1020
 
 @dataclass(frozen=True, repr=False)
 class Certificates:
-    """For each of n keys of size d, whether a query gives it the strictly highest score, with proof, by `certify`.
+    """For each of n keys of size d, whether a query gives it the strictly highest score, with a proof.
 
-    `certify_many` adds a leading axis of matrices. s_c is the largest magnitude in column c of the keys, s_b of the
-    bias.
+    `certify` makes them; `certify_many` adds a leading axis of matrices. s_c is the largest magnitude in column c of
+    the keys, and s_b that of the bias.
 
-    * `margin`: of a key's query q, the lead over the best other key relative to the largest score that entries of this
-      size can make, min_j (q.(k_i - k_j) + b_i - b_j) / (sum_c |q_c| s_c + s_b). The key stays selectable while no
-      entry moves by margin/2 times its s_c. NaN without a query.
-    * `residual`: of convex weights w over other keys, max_c |k_i - sum_j w_j k_j|_c / s_c: how far the key has to move
-      to be the weighted mean exactly (with a bias also max(0, b_i - sum_j w_j b_j) / s_b). NaN without weights.
+    * `margin`: the lead of key i over the best other key under its query q, relative to the largest score that entries
+      of this size can make, min_j (q.(k_i - k_j) + b_i - b_j) / (sum_c |q_c| s_c + s_b). The key stays selectable while
+      no entry changes by margin/2 times its s_c. NaN without a query.
+    * `residual`: how far key i has to move to be exactly the mean of other keys with convex weights w, max_c |k_i -
+      sum_j w_j k_j|_c / s_c; with a bias also max(0, b_i - sum_j w_j b_j) / s_b, if that is more. NaN without weights.
 
-    No margin of a key exceeds a residual of it (weak duality), so a proof of either kind excludes the other. The
-    verdicts, with a tolerance of 1e-9 for float64 and 1e-6 for float32 keys:
+    No margin of a key exceeds a residual of that key (weak duality), so a proof of either kind excludes the other. The
+    verdicts, with a tolerance of 1e-9 for float64 and 1e-6 for float32 keys, are:
 
-    * selectable: a query with margin > tolerance;
-    * unselectable: weights with residual <= tolerance, and a margin of safety: even the key moved by the tolerance (in
-      units of s) straight away from the mean of all keys is in the hull of the others. Where rounding could use up that
-      safety, because all keys nearly agree in some direction, and in causal certificates, the key has to lie in the
-      interior of a simplex of its rivals, with bounds on all rounding. A tie is no win, so a key exactly on the
-      boundary is unselectable too where that can be proved: an exact duplicate, or, up to 16 dimensions, a weighted
-      mean in rational arithmetic of the keys on one face;
-    * borderline: neither was shown. Changing the entries in their last digits could turn the verdict.
+    * selectable: there is a query with margin > tolerance;
+    * unselectable: there are weights with residual <= tolerance, and there is a margin of safety: even after a move by
+      the tolerance (in units of s) straight away from the mean of all keys, the key is in the hull of the others.
+      Rounding could use up that safety if all keys nearly agree in some direction, and in causal certificates. There
+      the key has to lie in the interior of a simplex of its rivals, with bounds on all rounding. A tie is no win, so a
+      key exactly on the boundary is unselectable too, where that can be proved: it is an exact duplicate or, in up to
+      16 dimensions, a weighted mean, in rational arithmetic, of the keys on one face;
+    * borderline: neither was shown. A change in the last digits of the entries could change the verdict.
 
-    In causal certificates the rivals of key i, and the keys of the mean, are the keys before it alone; s is that of all
-    keys. Key 0 has no rival and an infinite margin. An unselectable key is then out of reach of every query of the
-    text, since a later query sees more keys; the query at its own position can put a selectable key first.
+    In causal certificates the rivals of key i, and the keys whose mean counts, are the keys before it alone; s is taken
+    over all keys. Key 0 has no rival and an infinite margin. No query of the text puts an unselectable key first, since
+    a later query sees more keys; the query at its own position can put a selectable key first.
 
-    Along a direction in which all keys agree to within rounding (a standard deviation below 1e-12 s for float64, 3e-7 s
-    for float32), such as LayerNorm's projection leaves behind, no search is possible: unless the keys agree exactly, or
-    rational arithmetic proves it, a key in the hull by the other directions is borderline; unselectable with `flat`.
+    No search is possible along a direction in which all keys agree to within rounding (a standard deviation below 1e-12
+    s for float64, 3e-7 s for float32), such as the one that LayerNorm's projection removes. A key that is in the hull
+    by the other directions is then borderline, unless the keys agree exactly in this direction or rational arithmetic
+    proves the key unselectable. With `flat` it is unselectable.
     """
 
     code: Int8[np.ndarray, "*stack n"]  # index into VERDICTS
@@ -80,7 +81,10 @@ class Certificates:
 
     @property
     def duplicates(self) -> int:
-        """The number of keys that equal another key exactly; none of them can win alone."""
+        """The number of keys that equal a rival exactly, so that no query gives them the strictly highest score.
+
+        Rivals are all other keys or, in causal certificates, the keys before a key. Biases have to be equal, too.
+        """
         return int(self.duplicate.sum())
 
     def __repr__(self) -> str:
@@ -95,10 +99,10 @@ class Certificates:
         return {str(verdict): int((self.verdict == verdict).sum()) for verdict in VERDICTS[[1, 2, 0]]}
 
     def columns(self, rows: slice = slice(None)) -> dict[str, Any]:
-        """The verdict and proof of each key of one matrix: a dict from a column's name to its values, one for each key.
+        """The verdict and proof of each key of one matrix, as a dict from a column's name to a value for each key.
 
-        They are key (its row), verdict, margin, residual, duplicate, query, support and weights. Raises ValueError for
-        certificates of a stack of matrices.
+        The columns are key (index of its row), verdict, margin, residual, duplicate, query, support and weights. `rows`
+        picks the keys. Raises ValueError for certificates of a stack of matrices.
         """
         if self.code.ndim != 1:
             raise ValueError(f"certificates of a stack {self.code.shape[:-1]}: expected those of one matrix")
@@ -116,7 +120,10 @@ class Certificates:
         }
 
     def to_frame(self) -> pd.DataFrame:
-        """A pandas table of the verdicts and proofs of one matrix: a row for each key, and the columns of `columns`."""
+        """The verdicts and proofs of one matrix as a pandas table with a row for each key.
+
+        The columns are key, verdict, margin, residual, duplicate, query, support and weights.
+        """
         import pandas as pd  # here, because its start takes longer than most certificates
 
         return pd.DataFrame(self.columns())
@@ -130,7 +137,10 @@ class Certificates:
         return double(self.queries[i]) if self.code[i] == SELECTABLE else None
 
     def combination(self, i: int) -> tuple[Int[np.ndarray, " m"], Float[np.ndarray, " m"]] | None:
-        """Indices of other keys, and convex weights by which they average to key i; None unless it is unselectable."""
+        """The indices of other keys and the convex weights with which they average to key i of one matrix.
+
+        Returns None unless the key is unselectable.
+        """
         if self.code[i] != UNSELECTABLE:
             return None
         used = self.weights[i] > 0
@@ -139,7 +149,8 @@ class Certificates:
     def verify(self, keys, bias=None) -> tuple[np.ndarray, np.ndarray]:
         """Check every proof against `keys` and `bias`, and return margins and residuals, recomputed in float64.
 
-        Raises ValueError, naming the first such key, if a certificate does not prove its verdict for these keys.
+        Raises ValueError if a certificate does not prove its verdict for these keys; the message names the first such
+        key.
         """
         keys = np.asarray(keys)
         keys = keys if keys.dtype in TOLERANCE else keys.astype(np.float64)
@@ -176,10 +187,10 @@ def _rows(array: np.ndarray) -> str:
 
 
 def evaluate(keys, bias, queries, support, weights, causal) -> tuple[np.ndarray, np.ndarray]:
-    """Two arrays with a number for every key: the margin of its query and the residual of its convex weights.
+    """The margin of each key's query and the residual of each key's convex weights, as two arrays.
 
-    Shapes and definitions are those of `Certificates`; NaN without a query or weights. Indices in `support` beyond the
-    first or the last key count as that key.
+    Their definitions, and the shapes of the arguments, are those in `Certificates`. A key without a query or weights
+    gets NaN. An index in `support` beyond the first or last key counts as that key.
     """
     *stack, n, d = keys.shape
     keys, queries = keys.reshape(-1, n, d), queries.reshape(-1, n, d)

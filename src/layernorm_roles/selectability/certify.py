@@ -37,15 +37,16 @@ _ENOUGH = 1000  # a search ends at a margin of so many tolerances, and else look
 def certify(
     keys: ArrayLike, bias: ArrayLike | None = None, causal: bool = False, flat: bool = False
 ) -> Certificates:
-    """Say for each of n keys whether some query can give it the strictly highest score, with proof.
+    """Decide for each of n keys whether some query can give it the strictly highest score, with a proof.
 
-    keys (n, d): float32 or float64, whose precision decides what counts as borderline, see `Certificates`; float16 and
-    integers become float32 and float64. Exact duplicates are unselectable. bias (n,): added to the scores, q.k_i + b_i,
-    as in a softmax layer. causal: key i has to beat only the keys before it, as in a causal model, where later queries
-    see more. flat: a direction in which all keys agree to within rounding counts as constant.
+    `keys` (n, d) are float32 or float64, and this precision decides what counts as borderline (see `Certificates`);
+    float16 becomes float32, and integers become float64. Exact duplicates are unselectable. `bias` (n,) is added to the
+    scores, q.k_i + b_i, as in a softmax layer. With `causal`, key i has to beat only the keys before it, as in a causal
+    model, where later queries see more keys. With `flat`, a direction in which all keys agree to within rounding counts
+    as constant.
 
-    Raises ValueError on anything that is no finite real matrix with at least one row and one column, on integers beyond
-    2^53, and on a bias where `causal` is given, since the rows of a softmax layer have no order.
+    Raises ValueError unless the keys are a matrix of finite real numbers with at least one row and one column, for
+    integers beyond 2^53, and for a bias together with `causal`, since the rows of a softmax layer have no order.
 
     >>> certificates = certify([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [1.0, 1.0]])
     >>> certificates.verdict.tolist()
@@ -67,11 +68,12 @@ def certify(
 
 
 def certify_many(stack: ArrayLike, causal: bool = False, flat: bool = False) -> Certificates:
-    """Say for each key of many matrices whether some query gives it the highest score in its matrix, with proof.
+    """Decide for each key of many matrices whether some query gives it the highest score in its matrix, with a proof.
 
-    `stack` (matrices, n, d) holds the keys, and the result's arrays have that leading axis. causal: a key has to beat
-    only the keys before it. flat: a direction in which all keys agree to within rounding counts as constant. Raises
-    ValueError on anything but finite real numbers. `certify` in a loop over small matrices takes many times longer.
+    `stack` (matrices, n, d) holds the keys, and arrays of the result have the same leading axis. With `causal`, a key
+    has to beat only the keys before it. With `flat`, a direction in which all keys agree to within rounding counts as
+    constant. Raises ValueError on anything but finite real numbers. It is many times faster than `certify` in a loop
+    over small matrices.
     """
     with one_thread_a_product():
         return _certify(checked(stack, "stack of keys", dimensions=3), None, causal, flat)

@@ -41,7 +41,10 @@ What is printed and written:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command certify-keys. Returns 0; 2, after a line on standard error, for bad input; 130 after Ctrl-C."""
+    """Run the command certify-keys and return its exit status.
+
+    The status is 0; for bad input 2, after a line on standard error; and after Ctrl-C 130.
+    """
     try:
         options = _parser().parse_args(arguments)
         _run(options)
@@ -259,9 +262,10 @@ def _printable(text: str) -> str:
 
 
 def summary(path: Path, keys: np.ndarray, certificates: Certificates, taken: str = "", first: int = 0) -> str:
-    """The text that certify-keys prints: numbers of keys by verdict, unselectable rows, weakest proofs, duplicates.
+    """The text that certify-keys prints: keys by verdict, the unselectable rows, the weakest proofs, and duplicates.
 
-    `taken` says which part of the file the keys are; `first` is the index of their first row in it.
+    `keys` (n, d) were read from the file at `path`; `taken` says from which part of it. `first` is the index in the
+    file of the first row of `keys`.
     """
     n, d = keys.shape
     verdict = certificates.verdict

@@ -21,9 +21,9 @@ _RANGE = 900  # powers of two between a bias and a column of keys, at most; quer
 
 @dataclass(frozen=True)
 class Coordinates:
-    """The n keys of m matrices in r whitened coordinates, and what turns queries for these into queries for the keys.
+    """The n keys of m matrices in r whitened coordinates, with the way back to queries for the original keys.
 
-    Whitened keys have mean 0 and covariance 1. A bias added to the keys' scores is the last of the r coordinates.
+    Whitened keys have mean 0 and covariance 1. If the keys' scores have a bias, it is the last of the r coordinates.
     """
 
     keys: Keys
@@ -57,7 +57,10 @@ class Coordinates:
     """Bound on the rounding error of a scaled key's coordinate along an axis, not divided by the standard deviation."""
 
     def of(self, matrices: slice, rows: slice | Int[np.ndarray, " k"]) -> Float[np.ndarray, "a k r"]:
-        """The keys in `rows` of the `matrices`, in whitened coordinates, which are 0 beyond the rank of a matrix."""
+        """The keys in `rows` of the `matrices`, in r whitened coordinates.
+
+        Coordinates beyond the rank of a matrix are 0.
+        """
         if self.whole is not None:
             W = self.whole[matrices, rows]
         else:
@@ -70,7 +73,8 @@ class Coordinates:
     def answers(self, queries: Float[np.ndarray, "a k r"]) -> Float[np.ndarray, "a k d"]:
         """Turn `queries` for whitened keys into queries for the original keys; a row of zeros means no query.
 
-        With a bias, queries are divided by its factor (scores are then q.k_i + b_i), and 0 where that is not positive.
+        With a bias, each query is divided by its factor of the bias, so that scores are q.k_i + b_i. A query whose
+        factor is not positive becomes 0.
         """
         queries, exponent = queries @ self.B, self.exponent
         if self.last is None:
@@ -82,12 +86,13 @@ class Coordinates:
         return np.ldexp(fixed, (exponent[:, -1:] - exponent[:, :-1])[:, None])
 
     def sharp(self, columns: Float[np.ndarray, "m k n"]) -> Bool[np.ndarray, " m"]:
-        """For each matrix, whether rounding moves no key, of whitened `columns`, as far as the tolerance does.
+        """For each matrix, whether rounding moves every key by less than the tolerance does.
 
-        Then a pushed key that is in the hull lies deeper in it than rounding reaches: below the surface by the fraction
-        of its distance from the mean that it is pushed, times the hull's inner radius. In whitened coordinates that is
-        at least 1 / R, R the length of the longest key: a variable of mean 0 and variance 1 that is never below -R
-        exceeds 1 / R (Bhatia and Davis 2000).
+        `columns` are the whitened keys, a column each. Where the result is true, a key that was pushed outwards by the
+        tolerance and is still in the hull lies deeper in it than rounding reaches: below the surface by at least the
+        fraction of its distance from the mean by which it was pushed, times the hull's inner radius. In whitened
+        coordinates the radius is at least 1 / R, where R is the length of the longest key, because a variable of mean 0
+        and variance 1 that is never below -R exceeds 1 / R (Bhatia and Davis 2000).
         """
         R = np.sqrt(np.einsum("mrn,mrn->mn", columns, columns).max(axis=1))
         return self.depth > self.rounding * R
@@ -111,10 +116,11 @@ def scaled_by(keys: Keys, exponent: Int[np.ndarray, "m d"]) -> Keys:
 def of_size_one(
     queries: Float[np.ndarray, "a k columns"], exponent: Int[np.ndarray, "a columns"]
 ) -> tuple[Float[np.ndarray, "a k columns"], Float[np.ndarray, "a k"]]:
-    """Turn `queries` for scaled columns into queries for the original keys, divided by their sizes; also the sizes.
+    """Turn `queries` for scaled keys into queries for the original keys, and return these and their sizes.
 
-    A size is the largest score that a query could make from the scaled columns, which are those of the keys divided by
-    2**exponent, with magnitudes of at most 1. A row of zeros means no query and stays 0.
+    Scaled keys are the keys with every column divided by 2**exponent, so that magnitudes are at most 1. Each query is
+    divided by its size, the largest score that it could make from scaled keys. A row of zeros means no query and stays
+    0.
     """
     size = abs(queries).sum(axis=2)
     queries = queries / np.where(size > 0, size, 1)[:, :, None]
@@ -122,11 +128,11 @@ def of_size_one(
 
 
 def whiten(keys: Keys, null: float, tolerance: float, causal: bool = False) -> Coordinates:
-    """The whitened coordinates of keys; directions with a standard deviation below `null` are dropped.
+    """The whitened coordinates of `keys` (m, n, d); directions with a standard deviation below `null` are dropped.
 
-    For proofs with a margin of safety, the result's `push` moves keys away from the mean of all keys or, if `causal`,
-    of the keys before them, until `tolerance` is the largest change in a column. Both limits are for columns scaled to
-    a largest magnitude between 1/2 and 1.
+    The result also has the factors `push` for proofs with a margin of safety. They move each key away from the mean of
+    all keys, or, if `causal`, of the keys before it, until `tolerance` is the largest change in a column. `null` and
+    `tolerance` are meant for columns that are scaled to a largest magnitude between 1/2 and 1.
     """
     m, n, d = keys.shape
     exponent, blocks = exponents(keys), row_blocks(n, m * d)
@@ -198,7 +204,10 @@ def _minus_mean_before(
 
 
 def refuse_incomparable(keys: Float[np.ndarray, "n d"], bias: Float[np.ndarray, " n"]) -> None:
-    """Raise ValueError if a bias is so much larger than a column of keys that offsetting queries overflow float64."""
+    """Raise ValueError if a bias is so much larger than a column of keys that float64 cannot compare the two.
+
+    The queries that offset the bias would overflow.
+    """
     column, largest = largest_magnitude(keys, axis=0), abs(bias).max()
     smallest = column[column > 0].min(initial=np.inf)
     if largest > 0 and np.frexp(largest)[1] - np.frexp(smallest)[1] > _RANGE:
@@ -209,10 +218,11 @@ def refuse_incomparable(keys: Float[np.ndarray, "n d"], bias: Float[np.ndarray, 
 
 
 def append_bias(at: Coordinates, bias: Numbers, null: float, tolerance: float) -> Coordinates:
-    """The whitened coordinates `at` with one more for the bias, in float64, that is added to each key's score.
+    """The whitened coordinates `at`, with one more coordinate for the `bias` (m, n) of the keys' scores.
 
-    It holds what the best linear approximation by the keys, which a query can offset, leaves of the bias; 0 if that has
-    a standard deviation below `null`. `raised` lifts the scaled bias by `tolerance`.
+    It is what remains of the bias after its best linear approximation by the keys, which a query can offset; it is 0 if
+    the remainder has a standard deviation below `null`. `raised` in the result has this coordinate for keys that are
+    pushed outwards and a bias that is raised by `tolerance`.
     """
     exponent = np.frexp(abs(bias).max(axis=1, keepdims=True))[1]
     scaled = np.ldexp(bias, -exponent)

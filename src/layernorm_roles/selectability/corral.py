@@ -12,11 +12,12 @@ RAY = -2
 
 
 class Corral(NamedTuple):
-    """State of Wolfe's algorithm: a few affinely independent points, the atoms, and the point of their hull reached.
+    """State of Wolfe's algorithm, which walks to the point of a convex hull that is nearest to a target.
 
-    The m atoms, keys minus the target or the `RAY`, are the first m rows of each array. H is the inverse of the Gram
-    matrix G = rows rows' + shift * mass mass', which exists iff the atoms are affinely independent. The point of their
-    affine hull nearest to the target has weights proportional to u = H mass.
+    It has m affinely independent points, the atoms, and weights of the point reached in their hull. An atom is a key
+    minus the target, or the `RAY`, the direction in which the bias decreases. Atoms are the first m rows of each array.
+    H is the inverse of the Gram matrix G = rows rows' + shift * mass mass', which exists iff the atoms are affinely
+    independent. The point of their affine hull nearest to the target has weights proportional to u = H mass.
     """
 
     names: np.ndarray
@@ -31,7 +32,7 @@ class Corral(NamedTuple):
 
 @njit
 def new_corral(r):
-    """A `Corral`, the state of Wolfe's algorithm, without atoms, and with space for r + 1 of r coordinates."""
+    """A `Corral`, the state of Wolfe's algorithm, with no points yet and space for r + 1 of r coordinates."""
     size = r + 1
     return Corral(
         np.empty(size, np.int64),
@@ -47,9 +48,10 @@ def new_corral(r):
 
 @njit
 def add(c, m, name, W, x, shift):
-    """Add an atom of weight 0 to the `Corral` c of m atoms: key W[name] minus the target x, or the RAY.
+    """Add a point with weight 0 to the m points of the `Corral` c: key W[name] minus the target x, or the RAY.
 
-    Returns True; or False, without a change, if the atom is there or depends affinely on those that are.
+    `shift` is the constant in the Gram matrix of the `Corral`. Returns True; or False, without a change, if the point
+    is there already or depends affinely on the others.
     """
     if m > len(x):
         return False
@@ -84,7 +86,7 @@ def add(c, m, name, W, x, shift):
 
 @njit
 def drop(c, m, k):
-    """Take atom k out of the `Corral` c of m atoms, in place; the last atom moves to row k."""
+    """Remove point k from the m points of the `Corral` c, in place; the last point moves to row k."""
     for a in range(m):
         if a != k:
             factor = c.H[a, k] / c.H[k, k]
@@ -101,7 +103,10 @@ def drop(c, m, k):
 
 @njit
 def rebuild(c, m, W, x, shift):
-    """Recompute the m atoms of the `Corral` c, for target x, and H; returns m, or 0 if they are affinely dependent."""
+    """Recompute the m points of the `Corral` c for the target x, and the inverse H of their Gram matrix.
+
+    `shift` is the constant in the Gram matrix. Returns m, or 0 if the points are affinely dependent.
+    """
     for k in range(m):
         weight = c.weights[k]
         if not add(c, k, c.names[k], W, x, shift):
@@ -113,7 +118,10 @@ def rebuild(c, m, W, x, shift):
 
 @njit
 def sharpen(c, m, shift):
-    """Improve the solution u of G u = mass, for the m atoms of the `Corral` c, by one step of iterative refinement."""
+    """Improve c.u, the solution of G u = mass for the m points of the `Corral` c, by iterative refinement.
+
+    G is the points' Gram matrix, and `shift` the constant in it. One step is done.
+    """
     r = c.rows.shape[1]
     point = np.empty(r)
     combine(c.u, c.rows, m, r, point)
@@ -127,9 +135,10 @@ def sharpen(c, m, shift):
 
 @njit
 def settle(c, m, y):
-    """Wolfe's minor cycle: move to the point nearest to the target in the affine hull of the `Corral` c of m atoms.
+    """Move to the point nearest to the target in the affine hull of the m points of the `Corral` c.
 
-    Atoms whose weight turns negative are dropped; returns how many are left. y becomes the point minus the target.
+    This is the minor cycle of Wolfe's algorithm: points whose weight would turn negative are dropped. Returns how many
+    points are left, and writes the point that was reached, minus the target, to y.
     """
     while True:
         total = dot(c.mass[:m], c.u[:m])

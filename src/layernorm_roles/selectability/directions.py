@@ -22,12 +22,13 @@ _BIAS = 0.3  # the factor of the bias in the first query of a key whose own last
 
 @dataclass
 class Directions:
-    """Tries guessed queries for keys and stores those that give their key the strictly highest score in `queries`.
+    """Tries guessed queries for keys and stores those that give their key the strictly highest score.
 
-    `state` says of every key whether it is OPEN (not settled), SELECTABLE and so on, see `search`. A method tries
-    queries for OPEN keys and makes those SELECTABLE whose query has a margin above `enough`: the lead over the best
-    rival relative to the largest score that entries as large as the data's could make. If `causal`, the rivals are the
-    keys before it. `queries` (for the original keys, maybe in float32) are 0 for keys without one.
+    `state` says of every key whether it is OPEN (undecided), SELECTABLE and so on, see `search`. The methods try a
+    query for each OPEN key, and make the key SELECTABLE if the query's margin is above `enough`. The margin is the lead
+    over the best rival, relative to the largest score that entries as large as the data's could make. If `causal`, the
+    rivals are the keys before the key. `queries`, for the original keys and maybe in float32, are 0 for keys without
+    one.
     """
 
     keys: Keys
@@ -38,9 +39,9 @@ class Directions:
     queries: Float[np.ndarray, "m n d"]
 
     def try_keys(self) -> None:
-        """Try every key whose state is OPEN as a query that selects that key; only for keys without a bias.
+        """Try for every key whose state is OPEN the key itself as a query; only for keys without a bias.
 
-        Queries are the keys up to positive factors, and 0 in constant columns.
+        Up to a positive factor the query equals the key, but it is 0 in columns that are constant.
         """
         exponent, varies = exponents(self.keys), varying(self.keys)
         largest = exponent.max(axis=1, keepdims=True, where=varies, initial=-(1 << 12))
@@ -57,7 +58,10 @@ class Directions:
         return [still[part] for part in row_blocks(len(still), self.keys[:, 0].size, least)]
 
     def try_whitened(self, at: Coordinates) -> None:
-        """Try for every OPEN key its whitened coordinates as a query and, from 32 dimensions on, reflected ones."""
+        """Try the whitened coordinates `at` of every key whose state is OPEN as a query for it.
+
+        From 32 dimensions on, also try its reflections over the bisectors of the key and a rival that wins.
+        """
         for rows in self._open_rows():
             W = at.of(slice(None), rows)
             first = W.copy()

@@ -28,7 +28,7 @@ _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat
 
 
 class Matrix(NamedTuple):
-    """An array that was read from a file, and in words which part of the file it is."""
+    """An array that was read from a file, with words that say which part of the file it is."""
 
     values: np.ndarray
     taken: str
@@ -36,13 +36,12 @@ class Matrix(NamedTuple):
 
 
 def load(path: Path, name: str | None = None, header: bool = False) -> Matrix:
-    """The array in a .npy, .csv, .parquet or .safetensors file, or in a model's index of such files (see `FORMATS`).
+    """The array in a .npy, .csv, .parquet or .safetensors file, or in a model's index of .safetensors files.
 
-    `name` picks a tensor or a column, which is needed where a file has several tensors or columns of lists. `header`
-    says that a .csv file begins with a line of names. bfloat16 becomes float32, which holds it exactly. Raises
-    ValueError, with the path, for a file that is missing, damaged, of an unknown kind or a pickle, that does not hold
-    `name` or leaves open which array is meant, or that differs from its checksum, which this project keeps beside its
-    own files.
+    `name` picks a tensor or a column, which is needed if a file has several tensors or columns of lists. `header` says
+    that a .csv file begins with a line of names. bfloat16 becomes float32, which holds it exactly. Raises ValueError,
+    with the path, if the file is missing, damaged, a pickle or of an unknown kind (see `FORMATS`), does not hold
+    `name`, leaves open which array is meant, or differs from the checksum that this project keeps beside its own files.
     """
     if not path.is_file():
         raise ValueError(

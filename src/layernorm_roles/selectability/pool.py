@@ -14,9 +14,10 @@ _TIMES = 8  # and a `Near` has space for so many vertices of each part
 
 
 class Pool(NamedTuple):
-    """All keys, and those that are known to be vertices of their convex hull.
+    """All keys, with those among them that are known to be vertices of their convex hull.
 
-    A key is a column: its r coordinates, and half of its squared length, which serves to find a nearest key.
+    A key is a column: its r coordinates, and half of its squared length, with which the nearest key to a point is
+    found.
     """
 
     everything: np.ndarray  # (r + 1, n)
@@ -31,7 +32,7 @@ class Pool(NamedTuple):
 
 @njit
 def new_pool(everything, known):
-    """A `Pool` of n keys, columns of `everything` (r + 1, n), the first `known` of them vertices of their hull."""
+    """A `Pool` of n keys, the columns of `everything` (r + 1, n); the first `known` are vertices of their hull."""
     n = everything.shape[1]
     return Pool(
         everything,
@@ -60,7 +61,10 @@ def _lowest(columns, count, y, skip, scores):
 
 @njit
 def join(pool, j):
-    """Enter key j, a vertex of the convex hull of all keys, into the `Pool`, unless it is there already."""
+    """Add key j, which must be a vertex of the hull of all keys, to the known vertices of the `Pool`.
+
+    Nothing changes if it is there already.
+    """
     if j >= pool.known and pool.place[j] < 0:
         last = pool.size[0]
         pool.vertices[:, last] = pool.everything[:, j]
@@ -71,7 +75,10 @@ def join(pool, j):
 
 @njit
 def lowest_vertex(pool, y, i):
-    """Lowest y . w over a `Pool`'s vertices w except key i: the key's number (-1 if none) and the value (infinity)."""
+    """The vertex w of a `Pool`, other than key i, with the lowest scalar product y . w: its number and the product.
+
+    Returns -1 and infinity if there is no such vertex.
+    """
     known = pool.known
     name, low = _lowest(pool.everything, known, y, i if i < known else -1, pool.scores)
     at, least = _lowest(pool.vertices, pool.size[0], y, pool.place[i], pool.scores[known:])
@@ -79,7 +86,7 @@ def lowest_vertex(pool, y, i):
 
 
 class Near(NamedTuple):
-    """Memory of vertices w of a large `Pool` with the lowest y . w in recent directions y; emptied when full."""
+    """Remembers vertices w of a large `Pool` whose y . w was lowest in recent directions y; emptied when full."""
 
     vertices: np.ndarray  # (r + 1, capacity), columns as in a `Pool`
     names: np.ndarray  # (capacity,) the key in each column
@@ -89,7 +96,7 @@ class Near(NamedTuple):
 
 @njit
 def new_near(r):
-    """An empty `Near`, which will hold vertices that were lowest in recent directions, for keys of r coordinates."""
+    """A `Near`, which remembers vertices that were lowest in recent directions, still empty, for r coordinates."""
     capacity = _TIMES * min(_PARTS * (r + 1), _MOST)
     return Near(
         np.empty((r + 1, capacity)), np.empty(capacity, np.int64), np.zeros(1, np.int64), np.empty(capacity)
@@ -98,10 +105,11 @@ def new_near(r):
 
 @njit
 def ask(pool, near, y, i, level):
-    """Find a vertex w of a `Pool`, other than key i, with a low y . w; returns its number and y . w (-1, inf if none).
+    """Find a vertex w of a `Pool`, other than key i, with a low y . w, and return its number and y . w.
 
-    It is the lowest in `near`, a memory of vertices that takes in some that are found, if that is below `level`, and
-    else the lowest of all. A pool of fewer than 2,048 vertices does without `near`.
+    If the lowest of the vertices remembered in `near` is below `level`, that one is returned. Otherwise the lowest of
+    all vertices is returned, and `near` takes in some of those below `level`. Returns -1 and infinity if there is no
+    vertex. A pool of fewer than 2,048 vertices does without `near`.
     """
     if pool.known + pool.size[0] < _MANY:
         return lowest_vertex(pool, y, i)
@@ -138,5 +146,8 @@ def _gather(pool, near, level):
 
 @njit
 def lowest_key(pool, y, i, rivals):
-    """Lowest y . w over keys w = 0 to `rivals` - 1 except i: the key's number (-1 if none) and the value (infinity)."""
+    """The key w among keys 0 to `rivals` - 1, other than key i, with the lowest y . w: its number and y . w.
+
+    Returns -1 and infinity if there is no such key.
+    """
     return _lowest(pool.everything, rivals, y, i if i < rivals else -1, pool.scores)

@@ -41,7 +41,10 @@ _ZERO = 1e-11  # a distance to the hull that counts as none, in whitened units; 
 
 
 class Problem(NamedTuple):
-    """Input of the search for certificates: m matrices of n keys in r whitened coordinates; for `_search` just one."""
+    """The input of the search for certificates: the n keys of m matrices in r whitened coordinates.
+
+    For the function `_search`, which takes one matrix, the arrays lack their first axis.
+    """
 
     everything: np.ndarray  # (m, r + 1, n) the keys, a column each, and half of their squared lengths
     B: np.ndarray  # (m, r, columns) query q for the whitened keys is q B for the scaled keys
@@ -54,9 +57,10 @@ class Problem(NamedTuple):
 
 
 class Proofs(NamedTuple):
-    """What is known of the n keys of m matrices: a state of each, and proofs of the k whose state was OPEN at first.
+    """What is known of the n keys of m matrices: the state of each, and proofs of the k that were OPEN at first.
 
-    `find_certificates` changes states and fills the proofs, which are 0 before. For `_search` it is just one matrix.
+    `find_certificates` changes the states and fills in the proofs, which are 0 before. For the function `_search`,
+    which takes one matrix, the arrays lack their first axis.
     """
 
     state: np.ndarray  # (m, n) OPEN, SELECTABLE, INSIDE or ON_EDGE
@@ -221,7 +225,10 @@ def _try_query(i, rivals, x, y, level, best_margin, problem, pool, proofs):
 
 @cached_njit(nogil=True)
 def find_certificates(problem, proofs):
-    """For each OPEN key of a `Problem`, write to `proofs` a query that puts it first or keys that average to it."""
+    """Find a proof for every key of a `Problem` whose state is OPEN, and write it to `proofs`, a `Proofs`.
+
+    It is a query that gives the key the strictly highest score, or a weighted mean of other keys that equals the key.
+    """
     for a in range(len(proofs.state)):
         if np.any(proofs.state[a] == OPEN):
             arrays = problem.everything[a], problem.B[a], problem.push[a], problem.raised[a]
@@ -231,10 +238,11 @@ def find_certificates(problem, proofs):
 
 
 def find_certificates_of_large(problem, proofs):
-    """For each OPEN key of one large matrix, not causal, write a query or a weighted mean to `proofs`, on all cores.
+    """Find a proof for every OPEN key of one large matrix, not causal, on all cores, and write it to `proofs`.
 
-    Keys are searched in rounds of 16 groups. A group knows the vertices of earlier rounds and those of its own keys, so
-    that results do not depend on the number of cores.
+    It is a query that puts the key first, or a weighted mean of other keys that equals it. Keys are searched in rounds
+    of 16 groups. The search of a group uses the vertices of the hull that were found in earlier rounds or in the group,
+    so that results do not depend on the number of cores.
     """
     state = proofs.state
 

@@ -21,14 +21,17 @@ def cores() -> int:
 
 
 class Work:
-    """Progress of the running call of `on_all_cores`, in class attributes, for a thread that reports it."""
+    """The progress of the current call of `on_all_cores`, in class attributes, where another thread can read it."""
 
     items = done = 0
     began = 0.0
 
     @classmethod
     def in_words(cls) -> str:
-        """Progress of the running `on_all_cores`, as "3 of 20 parts of this pass, 12 s left"; empty if none runs."""
+        """The progress of the current call of `on_all_cores`, as "3 of 20 parts of this pass, 12 s left".
+
+        The text is empty if there is no such call.
+        """
         done, items = cls.done, cls.items
         if not done < items:
             return ""
@@ -37,7 +40,10 @@ class Work:
 
 
 def on_all_cores(call: Callable, items: list) -> Iterator:
-    """Yield call(item) for all items in order, computed on all cores; an interrupt waits for begun calls only."""
+    """Yield call(item) for every item, in order, computed by threads on all cores.
+
+    After an interrupt, only the calls that have already begun are waited for.
+    """
     threads = ThreadPoolExecutor(max_workers=cores())
     Work.items, Work.done, Work.began = len(items), 0, time.monotonic()
     try:

@@ -15,7 +15,10 @@ class Section(BaseModel):
 
 
 def misfit_error(key: str, value: Any, expected: str) -> PydanticCustomError:
-    """A pydantic error, "key = value: expected ...", for a setting that contradicts others; `expected` is in words."""
+    """A pydantic error, "key = value: expected ...", for a setting that contradicts other settings.
+
+    `expected` says in words what would be allowed.
+    """
     return PydanticCustomError(
         "combination",
         "{key} = {value}: expected {expected}",
@@ -24,7 +27,7 @@ def misfit_error(key: str, value: Any, expected: str) -> PydanticCustomError:
 
 
 def refuse_indivisible(d_model: int, heads: int) -> None:
-    """Raise the pydantic error of `misfit_error` unless the number of attention heads divides d_model."""
+    """Raise a pydantic error unless the number of attention heads, `heads`, divides d_model."""
     if d_model % heads:
         raise misfit_error("heads", heads, f"a divisor of d_model = {d_model}")
 
@@ -59,7 +62,7 @@ Distinct = Annotated[tuple[Item, ...], Field(min_length=1, max_length=100), Afte
 
 
 def one_or_several(item: Any) -> BeforeValidator:
-    """A pydantic validator for a field that is a list of `item`: a single value in config.yaml is a list of one."""
+    """A pydantic validator for a field that is a list of `item`; it turns a single value into a list of one."""
     return BeforeValidator(
         lambda value: value if isinstance(value, list | tuple) else (value,),
         json_schema_input_type=item | Distinct[item],

@@ -15,9 +15,10 @@ def json_schema() -> dict[str, Any]:
 
 
 def for_editors() -> dict[str, Any]:
-    """The JSON schema of config.yaml as users write it, without required keys, and with abbreviations.
+    """The JSON schema of config.yaml as users write it: no key is required, and abbreviations are allowed.
 
-    `like` takes an entry's other keys from another entry, `only` selects entries, and null leaves an entry out.
+    The abbreviations are `like`, which takes an entry's other keys from another entry, `only`, which selects entries,
+    and null, which leaves an entry out.
     """
     schema = json_schema()
     parts = {name: {**part, "required": []} for name, part in schema["$defs"].items()}

@@ -63,7 +63,7 @@ class _LanguageModel(Section):
 
     @property
     def longest_text(self) -> int:
-        """The number of tokens of the longest text that the model reads, a class token before it not counted."""
+        """The number of tokens of the longest text that the model reads, not counting a class token before it."""
         return self.context_length - self.class_tokens
 
     @model_validator(mode="after")
@@ -73,7 +73,7 @@ class _LanguageModel(Section):
 
 
 class GPTSettings(_LanguageModel):
-    """The settings of one training of a GPT-2, but for the variant of the norm before attention and the seed."""
+    """The settings of one training of a GPT-2, except for the variant of the norm before attention and the seed."""
 
     reads, class_tokens = ("long", "sentences"), 0
 
@@ -94,10 +94,10 @@ class GPTSettings(_LanguageModel):
 
 
 class BERTSettings(_LanguageModel):
-    """The settings of one training of a small BERT, but for the variant and the seed.
+    """The settings of one training of a small BERT, except for the variant and the seed.
 
-    Its variants: `none`, without LayerNorm; `layernorm`, with all of BERT's LayerNorms; and `no_attention`, whose
-    layers have only the feed-forward network and the LayerNorm after it.
+    The variants are `none`, which has no LayerNorm; `layernorm`, which has all of BERT's LayerNorms; and
+    `no_attention`, whose layers have only the feed-forward network and the LayerNorm after it.
     """
 
     reads, class_tokens = ("sentences",), 1

@@ -20,9 +20,9 @@ NAMED = {
 
 
 def load(config: Mapping[Any, Any]) -> Settings:
-    """The checked settings of `config`, the content of config.yaml with the files that override some of its keys.
+    """The checked settings of `config`, the content of config.yaml after a user's files have replaced some values.
 
-    Raises ValueError with a line for each fault: the key, its value, and what is allowed.
+    Raises ValueError with a line for each fault, which names the key, its value, and what is allowed.
     """
     complete = resolve(config)
     try:
@@ -37,10 +37,11 @@ def load(config: Mapping[Any, Any]) -> Settings:
 def resolve(config: Mapping[Any, Any]) -> dict[Any, Any]:
     """A copy of the configuration in which the abbreviations `only`, `like` and null are expanded.
 
-    In the sections in NAMED, `only: [a, b]` keeps the entries a and b alone. `like: a` in an entry takes from entry a
-    every key that the entry lacks; a mapping, such as `seeds`, is one value. Dropped are an entry, or a variant among
-    the `seeds`, whose value is null, and an entry whose `seeds` are all 0. Raises ValueError if `only` or `like` names
-    an entry that does not exist, or if none of the majority experiments, or of the language models, has any seeds.
+    They are used in the sections in NAMED. `only: [a, b]` keeps the entries a and b alone. `like: a` in an entry takes
+    every key that the entry lacks from entry a; a mapping, such as `seeds`, counts as one value. An entry is dropped if
+    it is null or if its `seeds` are all 0, and a variant is dropped from the `seeds` if its value is null. Raises
+    ValueError if `only` or `like` names an entry that does not exist, or if none of the majority experiments, or of the
+    language models, has any seeds.
     """
     there = [name for name in NAMED if isinstance(config.get(name), Mapping)]
     return {**config, **{name: _resolved(name, config[name]) for name in there}}

@@ -28,7 +28,7 @@ Width = Annotated[Integer, Field(ge=2, le=1024)]
 
 
 class MajorityData(Section):
-    """The settings from which the sequences of an experiment on the majority task are drawn, but for the seed."""
+    """The settings, except for the seed, from which the sequences of an experiment on the majority task are drawn."""
 
     sequence_length: Annotated[Integer, Field(ge=3, le=255)]
     """Number of tokens in a sequence of the majority task."""
@@ -68,16 +68,19 @@ class MajorityData(Section):
 
     @property
     def partitions(self) -> int:
-        """The number of partitions to draw: as in the paper's code, the least that gives more than `sequences`."""
+        """The number of partitions to draw, the least that gives more than `sequences` sequences.
+
+        The paper's code computes it in this way.
+        """
         return self.sequences // self.labellings + 1
 
     def of_data(self) -> dict[str, Any]:
-        """The settings from which the sequences are drawn, without those of training, as JSON values by name."""
+        """The settings from which the sequences are drawn, as JSON values by name, without those of training."""
         return self.model_dump(mode="json", include={*MajorityData.model_fields})
 
 
 class MajorityTraining(MajorityData):
-    """The settings of one training on the majority task, but for variant, seed, d_model and learning rate."""
+    """The settings of one training on the majority task, except for variant, seed, d_model and learning rate."""
 
     d_ff: Annotated[Integer, Field(ge=1, le=4096)] | None
     """Hidden units of the feed-forward network; null: as many as d_model."""
@@ -100,14 +103,18 @@ class MajorityTraining(MajorityData):
         return self
 
     def of_training(self) -> dict[str, Any]:
-        """The settings of a training and of its data, without variant, seed, d_model and learning rate, as JSON."""
+        """The settings of a training and of its sequences, as JSON values by name.
+
+        The variant, the seed, d_model and the learning rate are left out.
+        """
         return self.model_dump(mode="json", include={*MajorityTraining.model_fields})
 
 
 class MajorityExperiment(MajorityTraining):
-    """A model that learns to name a sequence's most frequent class, an entry of `majority` in config.yaml.
+    """An experiment on the majority task, which is an entry of the section `majority` in config.yaml.
 
-    It is trained once for every combination of a d_model, a learning rate, a variant of the norm and a seed.
+    Its model learns to name the most frequent class of a sequence. It is trained once for every combination of a
+    d_model, a learning rate, a variant of the norm and a seed.
     """
 
     d_model: Annotated[Distinct[Width], one_or_several(Width)]

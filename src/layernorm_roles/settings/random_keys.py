@@ -24,7 +24,10 @@ Dimensions = Annotated[tuple[_Dimension, _Dimension], AfterValidator(_ordered)]
 
 
 class Precision(Section):
-    """How often some Gaussian key is selected by no query after LayerNorm with an eps, or in float32."""
+    """Settings of an experiment with Gaussian keys after LayerNorm with an eps, or in float32.
+
+    It counts how often a matrix of such keys has one that no query gives the highest score.
+    """
 
     dimensions: Dimensions
     """Range of the keys' dimension d as [first, last]; each dimension in it is tried."""
@@ -35,9 +38,10 @@ class Precision(Section):
 
 
 class Law(Section):
-    """How many Gaussian keys it takes, by their dimension, until a given share is expected to be unselectable.
+    """Settings for computing how many Gaussian keys it takes until a given share of them is unselectable.
 
-    Unselectable keys are those that no query gives the highest score. No keys are sampled.
+    The expected share is computed for each dimension of the keys; no keys are sampled. A key is unselectable if no
+    query gives it the highest score.
     """
 
     dimensions: Dimensions
@@ -49,7 +53,10 @@ class Law(Section):
 
 
 class RandomKeys(Section):
-    """How often a matrix of n Gaussian keys of dimension d has a key that no query gives the highest score."""
+    """Settings of the experiment that counts how often a matrix of Gaussian keys has an unselectable key.
+
+    A key is unselectable if no query gives it the highest score. A matrix has n keys of dimension d.
+    """
 
     keys: Range
     """Range of the number n of keys in a matrix as [first, last]; each number in it is tried."""
@@ -60,6 +67,9 @@ class RandomKeys(Section):
     norms: Distinct[Identifier]
     """Names of the norms that are applied to the keys, in float64 and without eps."""
     precision: Precision
-    """How often some Gaussian key is selected by no query after LayerNorm with an eps, or in float32."""
+    """Settings of an experiment with Gaussian keys after LayerNorm with an eps, or in float32.
+
+    It counts how often a matrix of such keys has one that no query gives the highest score.
+    """
     law: Law
     """The computation of how many keys it takes, by dimension, for a share of them to be unselectable."""

@@ -39,7 +39,7 @@ _IN_GPT = (*_BEFORE_ATTENTION, QUERY_KEY_VARIANT, MATCHED_VARIANT, NO_ATTENTION_
 
 
 class Use(NamedTuple):
-    """A place in config.yaml that names a variant, with the settings that the variant has to agree with."""
+    """A mention of a variant in config.yaml, with what the variant has to fit: array shapes and allowed names."""
 
     key: str
     """The key in config.yaml that mentions the variant, such as "majority.d8.seeds"."""
@@ -69,7 +69,7 @@ Norm = Annotated[
 
 
 class Settings(Section):
-    """All settings of config.yaml, after files that override some of its keys."""
+    """All settings of a configuration: config.yaml, with the values of files that override some of its keys."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
     """Name of the folder results/<name>/ for all outputs; "published" is reserved for results under version control."""
@@ -139,7 +139,10 @@ class Settings(Section):
         return self
 
     def variants_used(self) -> Iterator[Use]:
-        """Every mention of a variant of the norm in the settings, but in those of BERT, which list its variants."""
+        """Yield every mention of a variant of the norm in the settings, except those of BERTs.
+
+        The settings of a BERT list the variants that it can have.
+        """
         for experiment, task in self.majority.items():
             for variant in task.seeds:
                 shapes = tuple((task.classes, d_model) for d_model in task.d_model)
@@ -154,7 +157,10 @@ class Settings(Section):
                 yield Use(f"language_model.{name}.seeds", variant, (shape,), _IN_GPT)
 
     def norm_class(self, variant: str) -> str:
-        """What `norms.build_pair` takes for `variant`: its name, "package.module:Class", or as "projection*35.0"."""
+        """The name that `norms.build_pair` takes for the variant called `variant` in config.yaml.
+
+        It is the variant's name, "package.module:Class", or a norm times a constant, such as "projection*35.0".
+        """
         norm = self.norms.get(variant, variant)
         return scaled(**norm.model_dump()) if isinstance(norm, Scaled) else norm
 

@@ -31,7 +31,10 @@ _Steps = Annotated[Integer, Field(ge=1, le=1_000_000)]
 
 
 class Geometry(Section):
-    """How far LayerNorm, computed as projection, scaling, gain and bias, agrees with torch's LayerNorm."""
+    """Settings of a test of how far LayerNorm in four steps agrees with torch's LayerNorm.
+
+    The steps are projection, scaling, gain and bias.
+    """
 
     dimensions: Distinct[Annotated[Integer, Field(ge=2, le=65_536)]]
     """Dimensions of the vectors that are normalised."""
@@ -40,7 +43,10 @@ class Geometry(Section):
 
 
 class Fusion(Section):
-    """A test whether one matrix can replace attention's output matrix W_O and the feed-forward network's first, W_1."""
+    """Settings of a test of whether one matrix can replace attention's W_O and the feed-forward network's W_1.
+
+    W_O is the output matrix of attention, and W_1 the first matrix of the feed-forward network after it.
+    """
 
     d_model: Distinct[_Width]
     """Sizes of the residual stream for which transformer blocks with random weights are tested."""
@@ -51,7 +57,10 @@ class Fusion(Section):
 
 
 class Placement(Section):
-    """Comparison of transformers with the norm before each residual branch (pre-norm) or after each sum (post-norm)."""
+    """Settings of a comparison of transformers that have the norm in different places.
+
+    In pre-norm transformers it stands before each residual branch, in post-norm transformers after each sum.
+    """
 
     text: Identifier
     """Name of the text, in the section `text`, on whose training documents the transformers are trained."""
@@ -86,7 +95,10 @@ class Placement(Section):
 
 
 class BatchDependence(Section):
-    """How much the other sequences of a batch, and padding, change a token's output after LayerNorm and BatchNorm."""
+    """Settings of a test of how far a token's output after LayerNorm and BatchNorm depends on its batch.
+
+    The other sequences of the batch, and padding, are varied.
+    """
 
     batch_sizes: Distinct[Size]
     """Numbers of sequences in a batch, each of which is tried."""
@@ -104,7 +116,10 @@ class BatchDependence(Section):
 
 
 class ScoreScale(Section):
-    """Attention scores of random queries and keys, with and without the division by sqrt(d_k)."""
+    """Settings of an experiment on attention scores of random queries and keys.
+
+    Scores are compared with and without the division by sqrt(d_k).
+    """
 
     d_k: Distinct[Size]
     """Dimensions of queries and keys, each of which is tried."""
@@ -113,7 +128,7 @@ class ScoreScale(Section):
 
 
 class Statements(Section):
-    """Small experiments on what documents other than the paper say about LayerNorm."""
+    """Settings of small experiments on what documents other than the paper say about LayerNorm."""
 
     geometry: Geometry
     fusion: Fusion

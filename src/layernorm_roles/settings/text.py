@@ -17,7 +17,7 @@ GPT2_ENTRIES = 50_257
 
 
 class Source(Section):
-    """Where documents come from: a Wikipedia sample, text files, Parquet files, or a Hugging Face dataset."""
+    """Settings of a source of documents: a Wikipedia sample, text files, Parquet files, or a Hugging Face dataset."""
 
     kind: Literal["wikipedia_sample", "files", "parquet", "hub"]
     """wikipedia_sample: 106 English Wikipedia articles from an installed package; files: UTF-8 text, one document a
@@ -56,7 +56,7 @@ class Source(Section):
 
     @property
     def file_name(self) -> str:
-        """The name of the Parquet file to which a source of kind hub is downloaded, with a hash of the source."""
+        """The name, with a hash of the source, of the Parquet file to which a source of kind "hub" is downloaded."""
         dataset = (self.dataset, self.config, self.split)
         columns = (self.column, self.label_column, self.joined_by)
         digest = hashlib.sha256(repr((*dataset, *columns, self.limit)).encode()).hexdigest()[:8]
@@ -64,12 +64,12 @@ class Source(Section):
         return f"{name}_{digest}.parquet"
 
     def matching_files(self) -> dict[str, list[str]]:
-        """For each entry of `paths`, as it is written, the sorted list of the files that match it now."""
+        """The files that match `paths` now, as a dict from each path or pattern to a sorted list of files."""
         return {path: sorted(glob.glob(path, recursive=True)) for path in self.paths or ()}  # noqa: PTH207, it may be absolute
 
 
 class Split(Section):
-    """The shares of the documents, which add up to 1, for training, for validation, and held out for tests."""
+    """The shares of the documents that are for training, for validation, and held out for tests; they add up to 1."""
 
     training: Annotated[Real, Field(gt=0, le=1)]
     """Share of the documents that models are trained on."""
@@ -87,7 +87,10 @@ class Split(Section):
 
 
 class Contexts(Section):
-    """Settings of the contexts: texts that a trained model reads to test which attention keys a query can select."""
+    """Settings of the contexts, which are texts that a trained model reads so that its attention keys can be tested.
+
+    The test says which keys a query can select.
+    """
 
     source: Source | None
     """Source of the texts to test keys on; null: they are taken from the corpus' held-out documents."""
@@ -106,7 +109,7 @@ class Contexts(Section):
 
 
 class Text(Section):
-    """Settings of a text: a corpus, its tokenizer, and the contexts, texts on which trained models' keys are tested."""
+    """Settings of a text: its corpus, its tokenizer, and the contexts on which trained models' keys are tested."""
 
     corpus: Source
     """Source of the documents that are split into those for training, for validation, and held out."""
@@ -129,5 +132,5 @@ class Text(Section):
 
     @property
     def entries(self) -> int:
-        """The vocabulary size of the text's tokenizer: that of GPT-2's, or `vocabulary`."""
+        """The vocabulary size of the text's tokenizer: 50,257 for GPT-2's, else the setting `vocabulary`."""
         return GPT2_ENTRIES if self.tokenizer == "gpt2" else self.vocabulary

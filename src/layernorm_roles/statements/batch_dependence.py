@@ -27,13 +27,19 @@ PADDING = (0.25, 0.5, 0.75)
 
 
 def write(plan: Mapping[str, Any], out: str | Path) -> None:
-    """Write table `batch_dependence`, measured with the settings and seeds in `plan`, to the Parquet file `out`."""
+    """Measure how much LayerNorm's and BatchNorm's outputs at one token depend on the rest of the batch.
+
+    The table `batch_dependence` is written to the Parquet file `out`. `plan` has the settings and seeds.
+    """
     frame = measure(BatchDependence.model_validate(plan["settings"]), plan["seeds"])
     store.write(frame, "batch_dependence", out, provenance(plan, "cpu", Stream.BATCH_DEPENDENCE))
 
 
 def measure(settings: BatchDependence, seeds: Sequence[int]) -> pd.DataFrame:
-    """Table `batch_dependence`: how far a token's output changes, a mean over `settings.repeats` random batches."""
+    """The table `batch_dependence`: how much a norm's output at one token changes if the rest of the batch does.
+
+    The norms are LayerNorm and BatchNorm. Each change is averaged over `settings.repeats` random batches.
+    """
     rows = []
     for seed, batch in product(seeds, settings.batch_sizes):
         rng = generator(Stream.BATCH_DEPENDENCE, seed, batch)
@@ -50,11 +56,12 @@ def measure(settings: BatchDependence, seeds: Sequence[int]) -> pd.DataFrame:
 def effects(
     name: str, first: Float[Tensor, "batch tokens d"], second: Float[Tensor, "batch tokens d"]
 ) -> Iterator[tuple[str, float, float]]:
-    """Yield (effect, share of padding, change) for the first token of the batch `first` after the norm NORMS[name].
+    """Yield (effect, share of padding, change) for a norm's output at the first token of the batch `first`.
 
-    The change of the output is a root mean square over features. Effect "others" replaces all sequences but the first
-    by those of `second`; "padding" sets the end of all sequences to 0 instead of cutting it off. BatchNorm is in
-    training mode: it normalises each feature over all tokens of the batch.
+    The norm is `name`, "layernorm" or "batchnorm". The effect "others" replaces all sequences of the batch but the
+    first by sequences of `second`; "padding" sets the ends of all sequences to 0 instead of cutting them off. The
+    change is the root mean square, over features, of the difference of outputs. BatchNorm is in training mode: it
+    normalises each feature over all tokens of the batch.
     """
 
     @torch.no_grad()

@@ -34,10 +34,11 @@ TOKENS_PER_INPUT = 16
 
 
 class AttentionBlock(NamedTuple):
-    """Activations and weights of one layer between attention and the feed-forward part, over a sample of tokens.
+    """Activations and weights of one layer, from attention's output to the feed-forward part, on a sample of tokens.
 
-    They are the residual stream before attention, the concatenated heads, weight and bias of attention's output, gain
-    and bias of the next LayerNorm, and the feed-forward part's first weight.
+    `stream` is the residual stream before attention, and `heads` the concatenated outputs of the heads. `w_o` and `b_o`
+    are weight and bias of attention's output matrix, `gain` and `bias` are of the LayerNorm after it, and `w_1` is the
+    first weight of the feed-forward part.
     """
 
     stream: Float[np.ndarray, "tokens d"]
@@ -52,10 +53,11 @@ class AttentionBlock(NamedTuple):
 
 
 def write(plan: Plan, samples: Iterable[str | Path], out: str | Path) -> None:
-    """Measure how well one matrix replaces W_O and W_1, and write table `fusion` to the Parquet file `out`.
+    """Measure how well one matrix can replace attention's output matrix W_O and the feed-forward matrix W_1.
 
-    Measured are random layers, for the `seeds` of `plan`, and trained ones, whose activations are in the files
-    `samples`. Raises ValueError if a file is missing, damaged or written by another plan than made_by says.
+    The table `fusion` is written to the Parquet file `out`. It is for random layers, with the `seeds` of `plan`, and
+    for trained layers, whose activations are in the files `samples`. Raises ValueError if a file is missing, damaged or
+    not written by the plan that made_by names.
     """
     settings, planned = Fusion.model_validate(plan["settings"]), map(plan.of, plan["made_by"])
     trained = trained_blocks(zip(samples, planned, strict=True))
@@ -64,9 +66,10 @@ def write(plan: Plan, samples: Iterable[str | Path], out: str | Path) -> None:
 
 
 def before_nonlinearity(block: AttentionBlock, arrangement: str) -> Float[np.ndarray, "tokens d_ff"]:
-    """The input of the feed-forward part's nonlinearity in `block`, if `arrangement` stands between W_O and W_1.
+    """The input of the feed-forward part's nonlinearity in `block`, for one way to connect W_O and W_1.
 
-    LayerNorm has eps 0. The feed-forward part's bias is left out: the intercept of a map that is fitted takes it up.
+    `arrangement`, one of ARRANGEMENTS, says what stands between attention's output matrix W_O and the first
+    feed-forward matrix W_1. LayerNorm has eps 0. The bias after W_1 is left out: a fitted map has an intercept instead.
     """
     y = block.heads @ block.w_o + block.b_o
     if arrangement.startswith("residual"):
@@ -80,9 +83,10 @@ def before_nonlinearity(block: AttentionBlock, arrangement: str) -> Float[np.nda
 def linear_errors(
     inputs: Float[np.ndarray, "tokens a"], outputs: list[Float[np.ndarray, "tokens b"]], n_fit: int
 ) -> list[float]:
-    """For each of `outputs` the share of its variance that a single linear map of `inputs` does not explain.
+    """For each of `outputs`, the share of its variance that a linear map of `inputs` does not explain.
 
-    The map, with intercept, is fitted by least squares to the first `n_fit` tokens; the share is that of the others.
+    The share is measured on held-out tokens. The maps have intercepts and are fitted to the first `n_fit` tokens by
+    least squares; the other tokens are held out.
     """
     design = np.column_stack([inputs, np.ones(len(inputs))])
     # By SVD, not the normal equations: trained activations can be nearly dependent.
@@ -96,7 +100,10 @@ def linear_errors(
 
 
 def random_blocks(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[AttentionBlock]:
-    """Yield a random layer for each width d and seed: Gaussian activations of variance 1, weights of variance 1/d."""
+    """Yield a random layer for each width d and seed.
+
+    Activations are Gaussian with variance 1, weights are Gaussian with variance 1/d.
+    """
     for d, seed in product(widths, seeds):
         rng = generator(Stream.FUSION, seed, d)
         yield AttentionBlock(
@@ -113,7 +120,8 @@ def random_blocks(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[Atten
 def trained_blocks(samples: Iterable[tuple[str | Path, Mapping[str, Any]]]) -> Iterator[AttentionBlock]:
     """Yield the activations and weights of trained language models, model by model and layer by layer.
 
-    Raises ValueError if one of `samples`, pairs of a file and its plan, is missing, damaged or of another plan.
+    `samples` are pairs of a file and the plan by which it was written. Raises ValueError if a file is missing, damaged
+    or written by another plan.
     """
     for path, plan in samples:
         tensors, facts = checkpoint.load(path, plan)
@@ -125,7 +133,11 @@ def trained_blocks(samples: Iterable[tuple[str | Path, Mapping[str, Any]]]) -> I
 
 
 def measure(blocks: Iterable[AttentionBlock]) -> pd.DataFrame:
-    """Table `fusion`: the share of variance that the best linear map of the heads misses, by block and arrangement."""
+    """The table `fusion`: how well a linear map of the heads predicts the input of the feed-forward nonlinearity.
+
+    It has, for each layer of `blocks` and each of ARRANGEMENTS, the share of variance that the best map does not
+    explain.
+    """
     rows = []
     for block in blocks:
         outputs = [before_nonlinearity(block, arrangement) for arrangement in ARRANGEMENTS]

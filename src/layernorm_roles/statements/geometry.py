@@ -33,17 +33,21 @@ CLOUD, CLOUD_GAIN, CLOUD_BIAS = 400, (1.4, 0.9, 0.5), (0.6, -0.3, 0.8)
 
 
 def write(plan: Mapping[str, Any], out_measured: str | Path, out_cloud: str | Path) -> None:
-    """Write tables geometry and geometry_cloud, measured with the settings and seed in `plan`, to two Parquet files."""
+    """Measure the geometry of LayerNorm and RMSNorm, and write tables geometry and geometry_cloud to Parquet files.
+
+    `plan` has the settings and the seed.
+    """
     settings, seed = Geometry.model_validate(plan["settings"]), plan["seed"]
     store.write(measure(settings, seed), "geometry", out_measured, provenance(plan, "cpu", Stream.GEOMETRY))
     store.write(cloud(seed), "geometry_cloud", out_cloud, provenance(plan, "cpu", Stream.GEOMETRY_CLOUD))
 
 
 def measure(settings: Geometry, seed: int) -> pd.DataFrame:
-    """Table `geometry`, in float64: the ellipsoids of LayerNorm's and RMSNorm's outputs, and differences from torch.
+    """The table `geometry`: how LayerNorm's and RMSNorm's outputs deviate from predicted ellipsoids and from torch.
 
-    Without eps, the rank, centre and axes of the outputs are compared with the ellipsoid predicted. With each of EPS,
-    inside or outside the root, LayerNorm is compared with torch's, and its mean length before the gain with sqrt(n).
+    For eps = 0, the rank, centre and axes of the outputs are compared with the predicted ellipsoid. For each of EPS,
+    added inside or outside the square root, LayerNorm is compared with torch's, and the mean length of its outputs
+    before the gain is divided by sqrt(n). All is in float64.
     """
     rows = []
     for n, norm in product(settings.dimensions, ("layernorm", "rmsnorm")):
@@ -96,7 +100,10 @@ def _shape(norm: str, gain: Tensor, bias: Tensor, rng: np.random.Generator) -> I
 
 
 def cloud(seed: int) -> pd.DataFrame:
-    """Table `geometry_cloud`: random points in three dimensions before and after each step of LayerNorm and RMSNorm."""
+    """The table `geometry_cloud`: random points in three dimensions after each step of LayerNorm and RMSNorm.
+
+    The points before the first step are rows, too.
+    """
     rng = generator(Stream.GEOMETRY_CLOUD, seed)
     # Off the origin and stretched, so that each step changes it visibly.
     x = torch.from_numpy(rng.standard_normal((CLOUD, 3)) * [1.2, 0.7, 0.5] + [0.6, 0.2, 0.4])

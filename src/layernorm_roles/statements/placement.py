@@ -32,10 +32,11 @@ from layernorm_roles.text.token_streams import read_stream
 
 
 def write(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str | Path]) -> None:
-    """Train transformers with LayerNorm placed as `plan` says, and write tables on them to the paths in `out`.
+    """Train transformers with LayerNorm before or after the parts of a layer, and write tables about them.
 
-    The tables are placement, position_probe and untrained_gradients. `manifest` is that of a prepared text. Raises
-    ValueError if one of its files is missing, damaged, of another text or too short.
+    `plan` says where LayerNorm is placed. `out` has the paths of the tables placement, position_probe and
+    untrained_gradients, and `manifest` is the path of a prepared text's manifest. Raises ValueError if a file of the
+    text is missing, damaged, of another text or too short.
     """
     torch.set_num_threads(1)  # processes share the cores, not the threads of one
     settings, text = Placement.model_validate(plan["settings"]), PreparedText(Path(manifest).parent)
@@ -47,10 +48,11 @@ def write(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str |
 
 
 def measure(tokens: Tokens, settings: Placement, plan: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-    """The tables placement, position_probe and untrained_gradients, by name, for one placement of LayerNorm.
+    """Train transformers with one placement of LayerNorm, measure them, and return three tables by name.
 
-    `tokens` is the stream of token ids on which the transformers train. `plan` has the `placement` ("pre" or "post"),
-    the `seeds` of the networks that are trained, and the `untrained_seeds` of those that are not.
+    The tables are placement (training losses), position_probe (how well a probe reads positions from the residual
+    stream) and untrained_gradients. `tokens` are the token ids to train on. `plan` has the `placement` ("pre" or
+    "post"), the `seeds` of the networks that are trained, and the `untrained_seeds` of those that are not.
     """
     placement, tokens = plan["placement"], reduce_vocabulary(tokens, settings.vocabulary)
     runs = list(product(settings.learning_rates, plan["seeds"]))
@@ -98,10 +100,10 @@ def _probed(
 def untrained_gradients(
     tokens: Tokens, placement: str, settings: Placement, seeds: Sequence[int]
 ) -> pd.DataFrame:
-    """Table `untrained_gradients`: how large the loss's gradient is in the first layer of untrained transformers.
+    """The table `untrained_gradients`: how large the loss's gradient is in the first layer of untrained transformers.
 
-    It has a row for each depth and seed, with and without residual connections. Networks of equal depth and seed share
-    parameters and windows. Those without a norm are measured with the placement pre.
+    It has a row for each depth and seed, with and without residual connections. Networks of equal depth and seed have
+    equal parameters and read equal windows. If `placement` is "pre", networks without any norm are measured as well.
     """
     frames, names = [], ("pre", "none") if placement == "pre" else (placement,)
     for name, residual, depth in product(names, (True, False), settings.untrained_depths):

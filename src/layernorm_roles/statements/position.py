@@ -21,7 +21,10 @@ RIDGE = 1e-6
 
 
 def probe_windows(tokens: Tokens, context_length: int, seed: int) -> Int[Tensor, "2 windows length"]:
-    """Random windows of context_length + 1 tokens, to fit a probe ([0], from the text's first half) and to test it."""
+    """Draw random windows of context_length + 1 tokens, on which a linear probe is fitted and tested.
+
+    Result [0] has the windows for fitting, from the first half of `tokens`; [1] has those for testing, from the second.
+    """
     rng, half = generator(Stream.POSITION_PROBE, seed), len(tokens) // 2
     starts = rng.integers(half - context_length, size=(2, WINDOWS)) + np.array([[0], [half]])
     return torch.from_numpy(tokens[starts[:, :, None] + np.arange(context_length + 1)])
@@ -30,9 +33,10 @@ def probe_windows(tokens: Tokens, context_length: int, seed: int) -> Int[Tensor,
 def position_accuracy(
     shape: TransformerShape, matrices: Matrices, windows: Int[Tensor, "2 windows length"]
 ) -> Float[np.ndarray, "runs depth"]:
-    """The share of tokens whose position a linear probe names, by transformer (run) and by layer.
+    """The share of tokens whose position a linear probe recognises, for each transformer (run) and each layer.
 
-    The probe, fitted on windows[0] and tested on windows[1], reads the stream before the layer. NaN for a diverged run.
+    The probe reads the residual stream before the layer. It is fitted on windows[0] and tested on windows[1]. The share
+    is NaN for a transformer whose training diverged.
     """
     fitted, judged = (_streams(shape, matrices, part) for part in windows)
     layers = zip(fitted, judged, strict=True)

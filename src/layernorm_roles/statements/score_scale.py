@@ -26,13 +26,19 @@ MEANS = {"normal": 0.0, "normal_mean_1": 1.0}
 
 
 def write(plan: Mapping[str, Any], out: str | Path) -> None:
-    """Write table `score_scale`, measured with the settings and seeds in `plan`, to the Parquet file `out`."""
+    """Measure what the division of attention scores by sqrt(d_k) does, and write the table `score_scale`.
+
+    `plan` has the settings and seeds; `out` is the path of the Parquet file.
+    """
     frame = measure(ScoreScale.model_validate(plan["settings"]), plan["seeds"])
     store.write(frame, "score_scale", out, provenance(plan, "cpu", Stream.SCORE_SCALE))
 
 
 def measure(settings: ScoreScale, seeds: Sequence[int]) -> pd.DataFrame:
-    """Table `score_scale`: statistics of random attention heads, with scores divided by sqrt(d_k) and undivided."""
+    """The table `score_scale`: statistics of random attention heads, with scores divided or not divided.
+
+    The divisor is sqrt(d_k).
+    """
     rows = []
     for (source, mean), d_k, seed in product(MEANS.items(), settings.d_k, seeds):
         queries, keys = mean + generator(Stream.SCORE_SCALE, seed, d_k).standard_normal((2, KEYS, d_k))
@@ -45,11 +51,11 @@ def measure(settings: ScoreScale, seeds: Sequence[int]) -> pd.DataFrame:
 def statistics(
     queries: Float[np.ndarray, "n_queries d_k"], keys: Float[np.ndarray, "n_keys d_k"], divided: bool
 ) -> dict[str, float]:
-    """Statistics of one attention head, by name: score_mean and score_std of all scores, others as means over queries.
+    """Statistics of one attention head, by name: score_mean, score_std, entropy_share and gradient.
 
-    The scores are divided by sqrt(d_k) if `divided`. entropy_share is the entropy of the attention weights p relative
-    to ln(n), for n keys. gradient is the trace of the softmax's Jacobian, 1 - sum p^2: 0 where one key takes all
-    attention.
+    If `divided`, scores are divided by sqrt(d_k). score_mean and score_std are over all scores. The other two are means
+    over queries: entropy_share is the entropy of the attention weights p divided by ln(n), for n keys, and gradient is
+    the trace of the softmax's Jacobian, 1 - sum p^2, which is 0 where one key takes all attention.
     """
     scores = queries @ keys.T / (np.sqrt(keys.shape[1]) if divided else 1)
     weights = softmax(scores, axis=1)

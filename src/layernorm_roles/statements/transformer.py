@@ -51,7 +51,11 @@ class TransformerShape(NamedTuple):
     residual: bool = True
 
     def parameters(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Yield (name, (inputs, outputs)) of every parameter matrix, layer by layer; gains and biases have 1 input."""
+        """Yield (name, (inputs, outputs)) for every parameter matrix, in order.
+
+        The order is embeddings, layers, last norm, readout. A gain or bias counts as a matrix with 1 input. Only a
+        shape with placement "pre" has a last norm.
+        """
         d = self.d_model
         yield "token", (self.vocabulary, d)
         yield "position", (self.context_length, d)
@@ -63,19 +67,22 @@ class TransformerShape(NamedTuple):
         yield "readout", (d, self.vocabulary)
 
     def matrices(self, rows: Rows) -> Matrices:
-        """The parameter matrices of several transformers as views of `rows`, each row of which is one transformer."""
+        """The parameter matrices of several transformers, as views of `rows`, which has a row for each of them."""
         sizes = [size for _, size in self.parameters()]
         parts = rows.split([math.prod(size) for size in sizes], dim=1)
         return [part.view(-1, *size) for part, size in zip(parts, sizes, strict=True)]
 
     def first_layer(self) -> slice:
-        """The slice of a transformer's parameters, a row of `Rows`, that belongs to the first layer."""
+        """The slice of a transformer's flat parameter vector that holds the parameters of the first layer."""
         sizes = [math.prod(size) for _, size in self.parameters()]
         return slice(sum(sizes[:2]), sum(sizes[:10]))
 
 
 def initial(shape: TransformerShape, seeds: Sequence[int]) -> Rows:
-    """Initial parameters, a row a seed: Xavier-normal matrices, embeddings of variance 0.5, gains 1, biases 0."""
+    """Draw the initial parameters of one transformer for each seed, as the rows of a matrix.
+
+    Weight matrices are Xavier-normal, embeddings have variance 0.5, gains are 1 and biases 0.
+    """
     rows = []
     for seed in seeds:
         torch_generator, parts = torch.Generator().manual_seed(seed), []
@@ -97,7 +104,7 @@ def losses(
 ) -> Float[Tensor, " runs"]:
     """Mean next-token cross-entropy (nats per token) of each transformer on windows of context_length + 1 tokens.
 
-    `observe` is called with the residual streams of all, (runs, tokens, d), before each layer.
+    Before each layer, `observe` is called with the residual streams of all transformers, of shape (runs, tokens, d).
     """
     runs, batch, context, d = *windows.shape[:2], shape.context_length, shape.d_model
     weights = iter(matrices)
@@ -137,10 +144,11 @@ def losses(
 def train(
     shape: TransformerShape, tokens: Tokens, runs: Sequence[tuple[float, int]], steps: int
 ) -> tuple[Float[np.ndarray, "runs steps"], Rows]:
-    """Train a transformer for each of `runs` (learning rate, seed); return losses, and parameters after the last step.
+    """Train a transformer for each of `runs` (learning rate, seed); return the losses and the final parameters.
 
-    A loss, in nats per token, is that of a step's batch before the step; infinite if it is no number. Adam has a
-    constant learning rate, and gradients are not clipped. Runs of equal seed share initialisation and batches.
+    The loss of a step, in nats per token, is computed on the step's batch before the update; a loss that is NaN is
+    given as infinity. Adam has a constant learning rate, and gradients are not clipped. Runs of equal seed share
+    initialisation and batches.
     """
     draws = {seed: generator(Stream.PLACEMENT_BATCHES, seed) for _, seed in runs}
     parameters = initial(shape, [seed for _, seed in runs])
@@ -163,7 +171,10 @@ def train(
 
 
 def reduce_vocabulary(tokens: Tokens, size: int) -> Int[np.ndarray, " n"]:
-    """The tokens with new ids in falling order of frequency, from 0; all ids from `size` - 1 on become `size` - 1."""
+    """Renumber `tokens` by falling frequency, from 0, so that `size` ids are enough.
+
+    All tokens that would get an id above `size` - 1 get the id `size` - 1.
+    """
     values, inverse, counts = np.unique(tokens, return_inverse=True, return_counts=True)
     rank = np.empty(len(values), dtype=np.int64)
     rank[np.argsort(-counts, kind="stable")] = np.arange(len(values))
@@ -173,7 +184,10 @@ def reduce_vocabulary(tokens: Tokens, size: int) -> Int[np.ndarray, " n"]:
 def untrained_norms(
     shape: TransformerShape, tokens: Tokens, seeds: Sequence[int]
 ) -> Float[np.ndarray, " runs"]:
-    """Length of the first layer's gradient on the first batch, for each untrained transformer; inf if it is NaN."""
+    """The length of the loss's gradient in the first layer of each untrained transformer, on its first batch.
+
+    There is one transformer for each seed. A length that is NaN is given as infinity.
+    """
     parameters = initial(shape, seeds)
     gradient = torch.zeros_like(parameters)
     draws = [generator(Stream.PLACEMENT_BATCHES, seed) for seed in seeds]

@@ -23,7 +23,7 @@ Candidates = Sequence[tuple[int, list[int]]]
 
 
 def windows(tokens: list[int], shortest: int, longest: int) -> Iterator[list[int]]:
-    """Cut token ids into consecutive windows of `longest` tokens, and a last one if it has `shortest` or more."""
+    """Cut token ids into consecutive windows of `longest` tokens; a last, shorter one needs at least `shortest`."""
     for start in range(0, len(tokens), longest):
         window = tokens[start : start + longest]
         if len(window) >= shortest:
@@ -40,11 +40,11 @@ _END = re.compile(rf"([{_STOPS}]|{_WIDE.pattern})$")
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of `text`: its lines, cut after full stops, question marks and exclamation marks of many scripts.
+    """Split `text` into sentences: at line ends, and after full stops, question marks and exclamation marks.
 
-    Such a mark ends a sentence before a space and a capital, or a letter of a script or text without capitals; a
-    Chinese or Japanese one always does. Pieces without a mark at the end, such as headings, are left out, unless none
-    has one.
+    The marks are those of many scripts. A mark ends a sentence if a space and a capital follow, or a letter of a script
+    or text without capitals; a Chinese or Japanese mark always does. Pieces without a mark at the end, such as
+    headings, are left out; if no piece has a mark, all are kept.
     """
     without_capitals = text == text.lower()
 
@@ -58,9 +58,10 @@ def sentences(text: str) -> list[str]:
 
 
 def candidates(kind: str, settings: Contexts, texts: Sequence[str], tokenizer: Tokenizer) -> Candidates:
-    """The windows (`kind` long) or sentences of `texts` that have a length that `settings` allow, in their order.
+    """The windows or sentences of `texts` whose number of tokens `settings` allow, in the order of `texts`.
 
-    `texts` are documents, or single sentences if `settings` has a source of sentences.
+    `kind` is "long" for windows, or "sentences". `texts` are documents, or single sentences if `settings` has a source
+    of sentences. A candidate is a pair of the number of its text and its token ids.
     """
     if kind == "sentences" and not settings.source:
         pairs = [(document, sentence) for document, text in enumerate(texts) for sentence in sentences(text)]
@@ -77,9 +78,10 @@ def candidates(kind: str, settings: Contexts, texts: Sequence[str], tokenizer: T
 
 
 def choose(kind: str, found: Candidates, number: int, seed: int) -> pd.DataFrame:
-    """Choose `number` of the candidates `found` at random, as rows of the table `contexts`, in the order of `found`.
+    """Choose `number` of the candidates `found` at random, and return them as rows of the table `contexts`.
 
-    The columns are texts (`kind`, one of KINDS), context (numbers from 0), document, and tokens (a list of token ids).
+    The rows are in the order of `found`. The columns are texts (`kind`, "long" or "sentences"), context (numbers from
+    0), document, and tokens (a list of token ids).
     """
     order = generator(Stream.TEXT_SELECTION, seed, KINDS.index(kind)).permutation(len(found))
     rows = [(kind, context, *found[i]) for context, i in enumerate(sorted(order[:number]))]

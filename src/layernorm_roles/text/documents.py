@@ -21,10 +21,10 @@ LICENCE = "CC BY-SA (English Wikipedia, the dump excerpt in gensim's package)"
 
 
 def read(source: Source, folder: Path | None = None) -> Iterator[str]:
-    """Yield the documents of a source in its order, without blank ones, and at most `source.limit` of them.
+    """Yield the documents of a text source as plain text, in order; blank ones are left out.
 
-    `folder` has the file of a source of kind hub, as `downloads.download` wrote it. Raises ValueError if a file is
-    missing or cannot be read.
+    At most `source.limit` documents are yielded. `folder` has the file that `downloads.download` wrote for a source of
+    kind hub. Raises ValueError if a file is missing or cannot be read.
     """
     if source.kind == "hub":
         texts = (row[source.column] for row in downloads.read(source, folder))
@@ -34,15 +34,15 @@ def read(source: Source, folder: Path | None = None) -> Iterator[str]:
 
 
 def licence(source: Source) -> str:
-    """The licence of a source's texts: that of the Wikipedia sample, or what the configuration states."""
+    """The licence of a source's texts: CC BY-SA for the Wikipedia sample, otherwise what the configuration states."""
     return LICENCE if source.kind == "wikipedia_sample" else source.licence or "not stated"
 
 
 def labelled(source: Source, folder: Path) -> Iterator[tuple[str, int]]:
-    """Yield (sentence, class) from the columns column and label_column of a source of kind hub, such as SST-2.
+    """Yield (sentence, class) for each row of a labelled dataset from the Hugging Face hub, such as SST-2.
 
-    `folder` has the source's file, as `downloads.download` wrote it. Raises ValueError if the file is missing or
-    damaged.
+    `source` names the columns (column and label_column). `folder` has the file that `downloads.download` wrote for it.
+    Raises ValueError if the file is missing or damaged.
     """
     for row in downloads.read(source, folder):
         yield row[source.column], row[source.label_column]

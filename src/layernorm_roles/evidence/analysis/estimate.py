@@ -18,7 +18,7 @@ LEVEL = 0.95
 
 
 def half_width(values: Values) -> float:
-    """Half the length of Student's 95 % interval for the mean of two or more independent values."""
+    """Return half the length of Student's 95 % interval for the mean of two or more independent values."""
     values = np.asarray(values, dtype=float)
     return stdtrit(len(values) - 1, (1 + LEVEL) / 2) * values.std(ddof=1) / np.sqrt(len(values))
 
@@ -32,11 +32,12 @@ class Estimate(NamedTuple):
 
     @classmethod
     def of(cls, values: Values) -> "Estimate":
-        """Return the mean of values, one a seed, with Student's 95 % interval, whose length is 0 for a single value.
+        """Return the mean of `values`, one for each seed, with Student's 95 % interval.
 
-        NaN if a value is NaN. Infinite values are diverged runs, worse by an unknown amount. They make the mean
-        infinite and the interval the limit of Student's as they grow together: the lower end is infinite too if nearly
-        all runs diverged, and else minus infinity.
+        The interval of a single value has length 0. If a value is NaN, so is the result. An infinite value belongs to a
+        diverged run, which is worse by an unknown amount, and makes the mean infinite. The interval is then the limit
+        of Student's as the infinite values grow together: with plus infinity the upper end is infinite, and the lower
+        end is plus infinity if nearly all runs diverged, otherwise minus infinity.
         """
         values = np.asarray(values, dtype=float)
         if np.isinf(values).any() and not np.isnan(values).any():
@@ -47,7 +48,10 @@ class Estimate(NamedTuple):
 
     @classmethod
     def of_any(cls, values: Values) -> "Estimate":
-        """Return the mean with Student's 95 % interval: NaN for a single value, and mean and interval NaN for none."""
+        """Return the mean of `values`, however few, with Student's 95 % interval.
+
+        For a single value both ends of the interval are NaN; without values the mean is NaN, too.
+        """
         values = np.asarray(values, dtype=float)
         if len(values) > 1:
             return cls.of(values)
@@ -71,7 +75,7 @@ NOTHING = Estimate(np.nan, np.nan, np.nan)
 
 
 def binomial(hits: int, n: int) -> Estimate:
-    """The share (0..1) that `hits` are of `n` independent cases, with Clopper and Pearson's (1934) 95 % interval."""
+    """Return the share (0..1) of `hits` in `n` independent cases, with Clopper and Pearson's (1934) 95 % interval."""
     tail = (1 - LEVEL) / 2
     low = betaincinv(hits, n - hits + 1, tail) if hits else 0.0
     high = betaincinv(hits + 1, n - hits, 1 - tail) if hits < n else 1.0
@@ -79,9 +83,10 @@ def binomial(hits: int, n: int) -> Estimate:
 
 
 def percent_over_seeds(percent: Values, n: int) -> Estimate:
-    """Mean and 95 % interval of percentages, one for each seed, of `n` cases in all seeds together.
+    """Return the mean of percentages, one for each seed, with its 95 % interval.
 
-    The interval is Student's; where all percentages are 0, or all 100, it is Clopper and Pearson's for `n` cases.
+    `n` is the number of cases behind all percentages together. The interval is Student's over seeds. If all percentages
+    are 0, or all are 100, it is Clopper and Pearson's for `n` independent cases.
     """
     estimate = Estimate.of(percent)
     if estimate.mean in (0, 100) and estimate.low == estimate.high:
@@ -90,7 +95,10 @@ def percent_over_seeds(percent: Values, n: int) -> Estimate:
 
 
 def p_value(estimate: Estimate, n: int) -> float:
-    """Two-sided p of Student's test that the mean of `n` values is 0; NaN unless the interval is Student's."""
+    """Return the two-sided p-value of Student's t-test that the mean of `n` values is 0.
+
+    It follows from the 95 % interval of `estimate`; it is NaN if that is infinite or asymmetric, or if `n` is below 2.
+    """
     mean, low, high = estimate
     if n < 2 or not np.isfinite(estimate).all() or not np.isclose(high - mean, mean - low, rtol=1e-6, atol=0):
         return np.nan
@@ -99,7 +107,10 @@ def p_value(estimate: Estimate, n: int) -> float:
 
 
 def holm(p: Mapping[str, float]) -> dict[str, float]:
-    """P-values of hypotheses by name, adjusted by Holm's (1979) method; NaN stays NaN but counts as a hypothesis."""
+    """Return the p-values of hypotheses, by name, adjusted by Holm's (1979) method.
+
+    A NaN stays NaN, but counts in the number of hypotheses.
+    """
     adjusted, least, left = dict(p), 0.0, len(p)
     for name in sorted((name for name in p if np.isfinite(p[name])), key=p.__getitem__):
         least = max(least, min(1.0, left * p[name]))
@@ -114,13 +125,13 @@ def _best(values: pd.DataFrame) -> object:
 
 
 def cross_fitted(values: pd.DataFrame) -> pd.Series:
-    """Return for each seed the setting, such as a learning rate, that the other half of the seeds chooses.
+    """Return, for each seed, the setting (such as a learning rate) that the other half of the seeds chooses.
 
-    `values` has a row a seed and a column a setting; less is better, and a run that failed is infinite. Settings that a
-    seed lacks are left out; with one seed nothing is chosen. The halves are every second of the sorted seeds and the
-    rest. A half chooses the setting with the fewest infinite values and, of several, with the lowest mean of the
-    others. So no seed helps to choose its setting, and the chosen values of all seeds are not those that happened to be
-    good; their mean has Student's interval, in which the two settings count as given.
+    `values` has one row for each seed and one column for each setting; less is better, and a failed run has infinity.
+    Settings that some seed lacks are left out. Every second one of the sorted seeds belongs to the first half. A half
+    chooses the setting with the fewest infinite values and, among several, the one with the lowest mean of the finite
+    values. Thus no seed helps to choose its setting, and the mean over seeds is not biased towards lucky runs; its
+    interval is Student's, with the two chosen settings taken as given. The result is empty for a single seed.
     """
     values = values.dropna(axis="columns").sort_index()
     if len(values) < 2 or values.empty:
@@ -133,10 +144,11 @@ def cross_fitted(values: pd.DataFrame) -> pd.Series:
 def rates_chosen_by_others(runs: pd.DataFrame, worse: str, inside: int) -> pd.DataFrame:
     """Return, for each variant and seed, the learning rate that is best for the other half of the variant's seeds.
 
-    Columns variant, seed, base_learning_rate and at_end; no row for a variant of several rates and a single seed. The
-    halves are every second seed and the rest. A half's best rate has the fewest failed runs, which are infinite in
-    column `worse` of `runs`, and of several such rates the lowest mean of that column. `at_end` says that the rate is
-    the lowest or highest of at least `inside` rates, so that a better one may lie beyond.
+    `runs` has a row for each run, with infinity in column `worse` if the run failed. Every second seed of a variant
+    belongs to the first half. For a half, the best rate has the fewest failed runs and, among several, the lowest mean
+    of `worse`. Columns: variant, seed, base_learning_rate, at_end (whether at least `inside` rates were tried and the
+    best is the lowest or highest of them, so that a better one may lie beyond). A variant with several rates but a
+    single seed has no row.
     """
     rows = []
     for variant, part in runs.groupby("variant"):
@@ -158,13 +170,13 @@ def span(values: Values, form: str = ",") -> str:
 def log_ratio(
     numerator: pd.Series, denominator: pd.Series, at_least: tuple[pd.Series, pd.Series]
 ) -> Estimate:
-    """Mean and interval of log(numerator / denominator), over the seeds that both series have as their index.
+    """Return the mean of log(numerator / denominator) over the seeds that both series have, with its 95 % interval.
 
-    A missing value is one that was not reached; in its place stands a lower bound from `at_least` (for the numerator,
-    for the denominator). With missing numerators the mean is a lower bound and the upper end infinite; with missing
-    denominators the mean is an upper bound and the lower end infinite; with both, or without any value, the mean is NaN
-    and both ends are infinite. A seed that lacks both values counts as no difference, but not as evidence of that: an
-    end of the interval that does not exclude a ratio of 1 is infinite then.
+    A missing value (NaN) belongs to a run that did not reach its goal; a lower bound from `at_least`, a pair of series
+    for numerator and denominator, replaces it. If only numerators are missing, the mean is a lower bound and the upper
+    end is infinite. If only denominators are missing, the mean is an upper bound and the lower end is minus infinity.
+    If both happen, or no seed has a value, the mean is NaN and both ends are infinite. A seed that lacks both values
+    counts as a difference of 0 but not as evidence for it: an end that does not exclude a ratio of 1 is then infinite.
     """
     seeds = numerator.index.intersection(denominator.index)
     top, bottom = numerator[seeds], denominator[seeds]
@@ -184,11 +196,12 @@ def log_ratio(
 def two_by_two(
     values: pd.DataFrame, large: tuple[str, str], small: tuple[str, str], other: str
 ) -> pd.DataFrame:
-    """Main effects and interaction of size and another factor, for each seed that has all four values.
+    """Return the main effects and the interaction of size and another factor, for each seed that has all four values.
 
-    `values` has a row a seed and a column a variant. `large` and `small` name two variants each: with the other factor
-    and without. Columns size (large minus small, mean over the other factor), `other` (with it minus without, mean over
-    both sizes), and interaction (the effect of the other factor at the large size minus that at the small one).
+    `values` has one row for each seed and one column for each variant. `large` and `small` each name two variants, with
+    the other factor and without it. Columns: size, the large minus the small variants, averaged over the other factor;
+    `other`, the variants with the factor minus those without it, averaged over both sizes; interaction, the effect of
+    the other factor at the large size minus its effect at the small size.
     """
     values = values[[*large, *small]].dropna()
     with_large, without_large, with_small, without_small = (values[name] for name in values)

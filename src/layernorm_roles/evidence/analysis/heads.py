@@ -10,14 +10,18 @@ from layernorm_roles.schemas import OWN
 
 
 def in_heads(keys: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of table key_selectability on the heads of models with LayerNorm, in the long contexts."""
+    """Return the rows of `keys` on attention heads of models with LayerNorm, tested on long contexts.
+
+    `keys` is the table key_selectability, whose column `texts` tells long contexts from sentences.
+    """
     return keys[(keys.variant == "layernorm") & (keys.texts == "long") & (keys.site == "head")]
 
 
 def narrower(keys: pd.DataFrame, model: str) -> dict[int, str]:
-    """Return, by d_head, names of models with the d_model and the context length of `model`, but narrower heads.
+    """Return, by d_head, the models that differ from `model` in having narrower heads.
 
-    keys: table key_selectability. The narrowest heads come first; of two models with equal heads the first counts.
+    They have the d_model and the context length of `model`. `keys` is the table key_selectability. The narrowest heads
+    come first; of several models with one width, the first in the table is taken. Empty if there are none.
     """
     stream = keys[(keys.site == "after_norm") & (keys.texts == "long") & (keys.variant == "layernorm")]
     sizes = stream.groupby("model", sort=False)[["dimensions", "n_keys"]].max()
@@ -30,10 +34,11 @@ def narrower(keys: pd.DataFrame, model: str) -> dict[int, str]:
 
 
 def by_width(keys: pd.DataFrame) -> pd.DataFrame:
-    """Return the per cent of unselectable keys in the heads of each layer of models with LayerNorm, in long contexts.
+    """Return the percentage of unselectable keys in the heads of models with LayerNorm on long contexts, by layer.
 
-    keys: table key_selectability. Columns model, causal, checkpoint, layer, d_head, n_keys (mean, rounded), percent
-    (mean over seeds, contexts and heads), low, high (95 % interval over seeds), seeds (their number).
+    `keys` is the table key_selectability. Columns: model, causal (whether only the keys before a key are its rivals),
+    checkpoint, layer, d_head, n_keys (mean, rounded), percent (mean over seeds, contexts and heads), low, high (95 %
+    interval over seeds), seeds (their number).
     """
     rows = []
     here = in_heads(keys)
@@ -47,10 +52,10 @@ def by_width(keys: pd.DataFrame) -> pd.DataFrame:
 
 
 def gaussian_percent(keys: pd.DataFrame, fewer: int = 0) -> float:
-    """Return the per cent of Gaussian keys expected to be unselectable, mean over rows of table key_selectability.
+    """Return the percentage of Gaussian keys that are expected to be unselectable, averaged over the rows of `keys`.
 
-    A row gives the number of keys and of dimensions, from which `fewer` are subtracted, and whether the rivals of a key
-    are all others or (causal) those before it. NaN without rows.
+    Each row, from the table key_selectability, gives a number of keys, their dimension, from which `fewer` is
+    subtracted, and whether a key's rivals are all other keys or (causal) only those before it. NaN without rows.
     """
     sizes = keys.groupby(["n_keys", "dimensions", "causal"]).size()
     expected = [expected_unselectable(int(n), int(d) - fewer, bool(causal)) for n, d, causal in sizes.index]
@@ -59,12 +64,13 @@ def gaussian_percent(keys: pd.DataFrame, fewer: int = 0) -> float:
 
 
 def shares_reached(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """Return the per cent of keys in heads that get a share of a query's attention, from language_model_ceilings.
+    """Return the percentage of keys in heads that can get a given share of a query's attention.
 
-    A row for each model, variant, checkpoint, set of queries and threshold of THRESHOLDS. Queries of the context (set
-    `OWN`) see the keys up to their position; ceilings are among all keys. Columns model, d_head, variant, checkpoint,
-    queries, n_keys (mean, rounded), threshold, percent (of keys to which some query of the set gives the threshold, or
-    may by its bounds; mean over seeds, all layers, heads and contexts), low, high (95 % interval over seeds), seeds.
+    `ceilings` is the table language_model_ceilings. There is one row for each model, variant, checkpoint, set of
+    queries and threshold in THRESHOLDS, a share of attention. Columns: model, d_head, variant, checkpoint, queries,
+    n_keys (mean, rounded), threshold, percent (of keys to which some query of the set gives the threshold, or may give
+    it within its bounds; mean over seeds, layers, heads and contexts), low, high (95 % interval over seeds), seeds
+    (their number). Queries of the context (set `OWN`) see the keys up to their position; other sets see all keys.
     """
     place = ["model", "dimensions", "variant", "checkpoint", "queries"]
     rows, together = [], ceilings[ceilings.layer.isna()]

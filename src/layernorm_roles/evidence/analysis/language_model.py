@@ -26,7 +26,10 @@ SIZE_AND_SCALING = (("layernorm", "projection_grown"), ("layernorm_shrunk", "pro
 
 
 def ends(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
-    """Last row of each run of a model in language_model_metrics; losses are infinite if it diverged or ended early."""
+    """Return the last row of each training run of a model in the table language_model_metrics.
+
+    The columns train_loss and valid_loss are infinite for a run that diverged or ended early.
+    """
     runs = metrics[metrics.model == model]
     last = runs.sort_values("step").groupby(RUN).tail(1)
     lost = (last.step < last.steps) | ~np.isfinite(last.valid_loss)
@@ -34,10 +37,11 @@ def ends(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
 
 
 def runs_at_best_rate(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
-    """The last row of a model's longest runs, for each variant and seed the run at the best learning rate.
+    """Return the last row of a model's longest runs: for each variant and seed, the run at the best learning rate.
 
-    For each seed the other half of the seeds chooses the rate, by its fewest failed runs, then by its lowest mean
-    validation loss. The column at_end says that the rate is the lowest or the highest of three or more.
+    `metrics` is the table language_model_metrics. The other half of the seeds chooses the rate of a seed: it has the
+    fewest failed runs and, among several, the lowest mean validation loss. The column at_end says whether the rate is
+    the lowest or the highest of three or more.
     """
     runs = ends(metrics, model)
     runs = runs[runs.steps == runs.steps.max()]
@@ -47,12 +51,15 @@ def runs_at_best_rate(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
 
 
 def final_losses(metrics: pd.DataFrame, model: str, column: str = "valid_loss") -> pd.DataFrame:
-    """`column` of language_model_metrics at the end of a model's runs at their best rate, by seed and variant."""
+    """Return a model's final losses at the best learning rates: a row for each seed, a column for each variant.
+
+    `column` names the loss, in nats per token, in `metrics`, the table language_model_metrics.
+    """
     return runs_at_best_rate(metrics, model).pivot(index="seed", columns="variant", values=column)
 
 
 class Attention(NamedTuple):
-    """A model's loss without attention, and how far attention lowers it with LayerNorm at its best learning rate."""
+    """The validation loss of a model without attention, and how much attention with LayerNorm lowers it."""
 
     bare: float
     """Mean validation loss of the model without attention, in nats per token."""
@@ -60,50 +67,62 @@ class Attention(NamedTuple):
     """How far, in nats per token, the mean validation loss with LayerNorm and attention is below that without."""
 
     def learnt(self, share: float) -> float:
-        """Return the validation loss (nats per token) without attention minus `share` (0..1) of `worth`."""
+        """Return the validation loss, in nats per token, of a run that gains a share of what attention is worth.
+
+        It is the loss without attention minus `share` (0..1) times the amount by which attention lowers it.
+        """
         return self.bare - share * self.worth
 
 
 def attention(metrics: pd.DataFrame, model: str) -> Attention:
-    """A model's validation loss without attention, and how far attention with LayerNorm lowers it, in its longest runs.
+    """Return a model's validation loss without attention, and how much attention with LayerNorm lowers it.
 
-    NaN if the table language_model_metrics lacks LayerNorm or runs without attention.
+    Both are means over the seeds of the longest runs, in nats per token. They are NaN where the table
+    language_model_metrics lacks LayerNorm or runs without attention.
     """
     bare = losses_without_attention(metrics, model).mean()
     return Attention(bare, bare - losses_of(metrics, model, "layernorm").mean())
 
 
 def of_single_points(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The rows of table language_model_metrics of the models whose runs have one learning rate and one length."""
+    """Return the rows of table language_model_metrics for models with one learning rate and one training length."""
     points = metrics.drop_duplicates(["model", *POINT]).model.value_counts()
     return metrics[metrics.model.map(points) == 1]
 
 
 def losses_of(metrics: pd.DataFrame, model: str, variant: str) -> pd.Series:
-    """Final validation losses, by seed, of a variant of a model at its best rate; empty if the table lacks it."""
+    """Return the final validation losses of one variant of a model, by seed, at its best learning rate.
+
+    They are in nats per token. The result is empty if the table language_model_metrics lacks the variant.
+    """
     return final_losses(metrics, model).get(variant, pd.Series(dtype=float)).dropna()
 
 
 def losses_without_attention(metrics: pd.DataFrame, model: str) -> pd.Series:
-    """Final validation losses, by seed, of a model without attention, or else of its stand-in in BASELINES."""
+    """Return the final validation losses of a model without attention, by seed, in nats per token.
+
+    If the model has no such runs, they are those of the model that BASELINES puts in its place; empty without any.
+    """
     own = losses_of(metrics, model, NO_ATTENTION_VARIANT)
     return own if len(own) else losses_of(metrics, BASELINES.get(model, model), NO_ATTENTION_VARIANT)
 
 
 def worth_of_attention(metrics: pd.DataFrame, model: str, variant: str) -> pd.Series:
-    """By how many nats per token attention lowers the final validation loss of a variant, one value a seed.
+    """Return, for each seed, by how many nats per token attention lowers the final validation loss of a variant.
 
-    It is the loss without attention minus that of `variant`, of equal seeds. Models in BASELINES are compared with the
-    mean loss without attention, which hardly differs between seeds. Empty if the table lacks one of the two.
+    The value is the loss without attention minus the loss of `variant` with an equal seed. Models in BASELINES are
+    compared with the mean loss without attention, which hardly differs between seeds. Empty if the table
+    language_model_metrics lacks either loss.
     """
     bare, losses = losses_without_attention(metrics, model), losses_of(metrics, model, variant)
     return ((bare.mean() if model in BASELINES else bare) - losses).dropna()
 
 
 def gain_over_unigram(metrics: pd.DataFrame, model: str, variant: str) -> pd.Series:
-    """By how many nats per token the final validation loss of a variant is below the unigram loss, one value a seed.
+    """Return, for each seed, by how many nats per token a variant's final validation loss is below the unigram loss.
 
-    Empty if the table lacks the variant, or if the model's task has no unigram loss.
+    The unigram loss is that of a model that knows only how frequent the tokens are. The result is empty if the table
+    lacks the variant, or if the model's task has no unigram loss.
     """
     runs = runs_at_best_rate(metrics, model).set_index("seed").sort_index()
     runs = runs[runs.variant == variant]
@@ -111,11 +130,12 @@ def gain_over_unigram(metrics: pd.DataFrame, model: str, variant: str) -> pd.Ser
 
 
 def baselines(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Final validation losses by variant beside two baselines (nats per token), of models with one rate and length.
+    """Return the final validation losses of models and variants beside two baselines, in nats per token.
 
-    Columns model, variant, seeds, step, valid_loss, unigram_loss, no_attention_loss (means over seeds; NaN if missing),
-    gain_over_unigram, worth_of_attention (differences of equal seeds); valid_loss and the last two also with endings
-    _low and _high (95 % interval over seeds; NaN for fewer than two).
+    Models with one rate and one length are taken from table language_model_metrics. Columns: model, variant, seeds,
+    step, valid_loss, unigram_loss, no_attention_loss (means over seeds; NaN if missing), gain_over_unigram and
+    worth_of_attention (how far valid_loss is below the two, with equal seeds). valid_loss and the last two also have
+    columns ending in _low and _high (95 % interval over seeds; NaN for fewer than two).
     """
     rows = []
     for model, losses in of_single_points(metrics).groupby("model", sort=False):
@@ -135,11 +155,12 @@ def baselines(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 def losses_by_rate(metrics: pd.DataFrame, share: float) -> pd.DataFrame:
-    """The final losses of models with several learning rates or lengths, a row for each length, variant and rate.
+    """Return the final losses of models with several learning rates or lengths, by length, variant and rate.
 
-    Columns model, steps, variant, base_learning_rate, runs, diverged (how many), learnt (how many are below the loss
-    without attention by at least `share` of what LayerNorm is), train_loss and valid_loss (nats per token, means over
-    runs that did not diverge), valid_loss_low and valid_loss_high (95 % interval; NaN for fewer than two runs).
+    `metrics`: table language_model_metrics. Columns: model, steps, variant, base_learning_rate, runs, diverged and
+    learnt (numbers of runs), train_loss and valid_loss (nats per token, means over runs that did not diverge),
+    valid_loss_low and valid_loss_high (95 % interval; NaN for fewer than two). A run has learnt if its validation loss
+    is below the loss without attention by `share` (0..1) of the amount by which LayerNorm's is.
     """
     single, rows, place = set(of_single_points(metrics).model), [], ["steps", "variant", "base_learning_rate"]
     for model, own in metrics[~metrics.model.isin(single)].groupby("model", sort=False):
@@ -157,13 +178,14 @@ def losses_by_rate(metrics: pd.DataFrame, share: float) -> pd.DataFrame:
 
 
 def unselectable_shares(keys: pd.DataFrame, causal: bool = False, **where: str) -> pd.DataFrame:
-    """Per cent of unselectable keys, for each model, variant, site, checkpoint and layer of the chosen keys.
+    """Return the percentage of unselectable keys for each model, variant, site, checkpoint and layer.
 
-    `where` names columns of table key_selectability and their values. A key's rivals are all keys of its context; with
-    `causal`, those before it. Columns model, variant, site, checkpoint, layer, percent (mean over seeds, contexts and
-    heads), low, high (95 % interval), seeds, contexts (numbers), borderline_percent (keys that the data's precision
-    cannot decide). For the interval Student's half-widths over the means of seeds and over the means of contexts, of
-    both of which there could be more, are added in quadrature; with a single seed it is over contexts alone.
+    `keys` is the table key_selectability; `where` gives the values that rows must have in its columns. A key's rivals
+    are all keys of its context or, with `causal`, those before it. Columns: model, variant, site, checkpoint, layer,
+    percent (mean over seeds, contexts and heads), low, high (95 % interval), seeds and contexts (numbers),
+    borderline_percent (keys that the data's precision cannot decide). The interval adds in quadrature Student's
+    half-widths over the means of seeds and over the means of contexts, since both are samples; with a single seed it is
+    over contexts alone.
     """
     keys = keys[keys.causal == causal]
     for column, value in where.items():
@@ -183,16 +205,20 @@ def unselectable_shares(keys: pd.DataFrame, causal: bool = False, **where: str) 
 
 
 def without_scaling(tokens: pd.DataFrame) -> pd.DataFrame:
-    """The rows of table sentence_tokens of Table 3's model (gpt, projection), with a column `unselectable`."""
+    """Return the rows of table sentence_tokens on the GPT without scaling, the subject of the paper's Table 3.
+
+    They are of the model gpt with the variant projection; a column `unselectable` is added, the verdict as a boolean.
+    """
     chosen = tokens[(tokens.model == PAPER_MODEL) & (tokens.variant == "projection")]
     return chosen.assign(unselectable=chosen.verdict == "unselectable")
 
 
 def token_shares(tokens: pd.DataFrame) -> pd.DataFrame:
-    """How often each token of the sentences is unselectable in the model without scaling: the numbers of Table 3.
+    """Return how often the key of each token is unselectable in the GPT without scaling: the numbers of Table 3.
 
-    Columns token, occurrences (in all sentences, layers and seeds), initial_percent and final_percent (of occurrences,
-    before training and after); the tokens that are unselectable most often come first.
+    `tokens` is the table sentence_tokens. Columns: token, occurrences (in all sentences, layers and seeds),
+    initial_percent and final_percent (the percentage of occurrences that are unselectable before training and after
+    it). Tokens with the highest final_percent come first.
     """
     groups = without_scaling(tokens).groupby(["token", "checkpoint"]).unselectable
     numbers, means = groups.size().unstack("checkpoint"), 100 * groups.mean().unstack("checkpoint")
@@ -202,10 +228,11 @@ def token_shares(tokens: pd.DataFrame) -> pd.DataFrame:
 
 
 def marked_sentences(tokens: pd.DataFrame) -> list[list[tuple[str, bool]]]:
-    """The sentences, at most eight, with most unselectable tokens (at least one) in the model without scaling.
+    """Return up to eight sentences with the most unselectable tokens in the GPT without scaling.
 
-    A sentence is a list of pairs, one for each token in order: the token's text, and whether its key is unselectable,
-    by the first seed, the trained weights and the first layer.
+    `tokens` is the table sentence_tokens. A sentence is a list of pairs, one for each token in order: the token's text,
+    and whether its key is unselectable in the first layer of the first seed's trained model. Sentences without such a
+    token are left out.
     """
     chosen = without_scaling(tokens)
     first = (chosen.seed == chosen.seed.min()) & (chosen.layer == chosen.layer.min())

@@ -48,13 +48,19 @@ def of_single_points(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def early_and_last(metrics: pd.DataFrame) -> tuple[int, int]:
-    """Return the logged step nearest to the share EARLY of the longest training, and the last, of majority_metrics."""
+    """Return an early step and the last step of table majority_metrics.
+
+    The early step is the logged one nearest to the share EARLY of the longest training.
+    """
     steps = np.sort(metrics.step[metrics.step > 0].unique())
     return int(steps[np.abs(steps - EARLY * steps[-1]).argmin()]), int(steps[-1])
 
 
 def crossing(step: np.ndarray, value: np.ndarray, level: float, i: int) -> float:
-    """The step between rows i - 1 and i where `value`, linear in log(1 + step), crosses `level`; step[0] if i is 0."""
+    """Return the step between rows i - 1 and i at which `value` crosses `level`; it is step[0] if i is 0.
+
+    In between, `value` is taken as linear in log(1 + step). If value[i - 1] is not finite, the result is step[i].
+    """
     if i == 0:
         return float(step[0])
     share = (level - value[i - 1]) / (value[i] - value[i - 1]) if np.isfinite(value[i - 1]) else 1.0
@@ -65,9 +71,10 @@ def crossing(step: np.ndarray, value: np.ndarray, level: float, i: int) -> float
 def arrivals(
     metrics: pd.DataFrame, run: Sequence[str], column: str, level: float, for_good: bool = False
 ) -> pd.DataFrame:
-    """Optimiser steps until a column first falls to a level or, `for_good`, from which on it is at least the level.
+    """Return, for each run, the optimiser steps until a column first falls to `level`, interpolated between rows.
 
-    A row for each combination of the columns `run`, with columns steps (interpolated; NaN if never) and last_step.
+    With `for_good` it is the step from which on the column stays at or above `level`. There is a row for each
+    combination of values in the columns `run`, with the columns steps (NaN if never) and last_step (the run's last).
     """
     rows = []
     for key, part in metrics.groupby(list(run)):
@@ -82,23 +89,23 @@ def arrivals(
 
 
 def steps_to_reach(metrics: pd.DataFrame, thresholds: Sequence[float] = THRESHOLDS) -> pd.DataFrame:
-    """Optimiser steps until the test loss first falls to each threshold, for every run.
+    """Return the optimiser steps until each run's test loss first falls to each of `thresholds` (nats per token).
 
-    Columns experiment, d_model, base_learning_rate, variant, seed, steps (NaN where the run does not get there),
-    last_step and test_loss (the threshold).
+    `metrics` is the table majority_metrics. Columns: experiment, d_model, base_learning_rate, variant, seed, steps (NaN
+    where the run does not get there), last_step (the run's last) and test_loss (the threshold).
     """
     steps = (arrivals(metrics, RUN, "test_loss", level).assign(test_loss=level) for level in thresholds)
     return pd.concat(steps, ignore_index=True)
 
 
 def convergence(runs: pd.DataFrame) -> pd.DataFrame:
-    """For each setting, variant and threshold: how many runs reached it, and how fast relative to layernorm.
+    """Return how many runs reach each test loss, and how fast relative to layernorm, for each setting and variant.
 
-    `runs` is the result of `steps_to_reach`. Columns experiment, d_model, base_learning_rate, variant, test_loss (the
-    threshold), runs, reached, median_steps (runs that do not get there are slowest), pairs (seeds with both variants),
-    ratio_to_layernorm (of steps, 0 counted as 1; geometric mean over pairs), ratio_low, ratio_high (Student's 95 %
-    interval on its logarithm, NaN for one pair). Runs that do not get there make the ratio a bound, with an end of 0 or
-    infinity.
+    `runs` is the result of `steps_to_reach`. Columns: experiment, d_model, base_learning_rate, variant, test_loss (the
+    threshold), runs and reached (numbers of runs), median_steps (where runs that do not reach it count as slowest),
+    pairs (seeds with both the variant and layernorm), ratio_to_layernorm (of steps, 0 counted as 1; geometric mean over
+    pairs), ratio_low, ratio_high (Student's 95 % interval of its logarithm as a ratio, NaN for one pair). Runs that do
+    not reach the threshold make the ratio a bound, with an end of 0 or infinity.
     """
     rows = []
     for setting, whole in runs.groupby(SETTING):
@@ -123,7 +130,10 @@ def convergence(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def last_rows(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Each run's last row of majority_metrics; with infinite test loss and accuracy 0 if it diverged or ended early."""
+    """Return the last row of each training run in the table majority_metrics.
+
+    A run that diverged, or ended before others of its experiment, gets an infinite test loss and an accuracy of 0.
+    """
     last = metrics.sort_values("step").groupby(RUN).tail(1)
     lost = (last.step < last.groupby("experiment").step.transform("max")) | ~np.isfinite(last.test_loss)
     worst = {"test_loss": np.inf, "test_accuracy": 0.0}
@@ -137,9 +147,10 @@ By = Literal["loss", "accuracy", "speed"]
 def best_rates(metrics: pd.DataFrame, by: By, loss: float | None = None) -> pd.DataFrame:
     """Return, for each variant and seed, the learning rate that is best for the other half of the variant's seeds.
 
-    metrics: table majority_metrics, of one experiment and width. Best is by test "loss" or "accuracy" at the last step
-    or, if `by` is "speed", by fewest steps to the test loss `loss`. Columns variant, seed, base_learning_rate, at_end
-    (whether the rate is the lowest or highest tried).
+    `metrics` is the table majority_metrics, for one experiment and width. `by` says what is best: the lowest test
+    "loss" or the highest test "accuracy" at the last step, or for "speed" the fewest steps to the test loss `loss`
+    (nats per token). Columns: variant, seed, base_learning_rate, at_end (whether the rate is the lowest or highest
+    tried).
     """
     if by == "speed":
         runs = steps_to_reach(metrics, [loss])
@@ -151,12 +162,13 @@ def best_rates(metrics: pd.DataFrame, by: By, loss: float | None = None) -> pd.D
 
 
 def sweep(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
-    """What the runs reach at each learning rate, for experiments with several, and how often each rate is best.
+    """Return what the runs reach at each learning rate, for experiments with several rates.
 
-    Columns experiment, d_model, base_learning_rate, variant, runs, chosen (seeds for which other seeds choose the rate,
-    by test loss), test_loss, test_accuracy, accuracy_low, accuracy_high (0..1, at the last step), reached (runs that
-    reach the test loss `loss`), steps, steps_low, steps_high (to that loss, geometric mean; a lower bound, with an
-    infinite upper end, if a run does not reach it). Intervals are Student's at 95 %, NaN for one run.
+    `metrics` is the table majority_metrics. Columns: experiment, d_model, base_learning_rate, variant, runs, chosen
+    (seeds for which the other half of the seeds chooses the rate, by test loss), test_loss (nats per token),
+    test_accuracy, accuracy_low, accuracy_high (0..1), reached (runs that reach the test loss `loss`), steps, steps_low,
+    steps_high (geometric mean of the steps to it). Losses and accuracies are at the last step. If a run does not reach
+    the loss, steps is a lower bound and steps_high infinite. Intervals are Student's at 95 %, NaN for one run.
     """
     rows = []
     for (experiment, d_model), whole in metrics.groupby(["experiment", "d_model"]):
@@ -181,10 +193,11 @@ def sweep(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
 
 
 def costs(metrics: pd.DataFrame) -> pd.DataFrame:
-    """By how much the last test accuracy of each variant lies below that of the variant scale, at each setting.
+    """Return by how much the final test accuracy of each variant lies below that of the variant scale.
 
-    Columns experiment, d_model, base_learning_rate, variant, pairs (of runs with equal seeds), test_accuracy (0..1),
-    cost, cost_low, cost_high (percentage points, over the pairs). Settings without scale have no rows.
+    `metrics` is the table majority_metrics. Columns: experiment, d_model, base_learning_rate, variant, pairs (of runs
+    with equal seeds), test_accuracy (0..1, at the last step), cost, cost_low and cost_high (percentage points, mean
+    over pairs and 95 % interval). A setting without the variant scale has no rows.
     """
     rows = []
     for setting, runs in last_rows(metrics).groupby(SETTING):
@@ -204,11 +217,12 @@ SIZE_AND_PROJECTION = (("layernorm", "scale"), ("layernorm_small", "scale_releas
 
 
 def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
-    """Effects of the attention input's size and of projection, at every setting with the variants SIZE_AND_PROJECTION.
+    """Return the effects of the attention input's size and of projection on steps and accuracy, for each setting.
 
-    Columns experiment, d_model, base_learning_rate, quantity, step, effect (size, projection or interaction), pairs,
-    mean, low, high. Of the quantity steps, the mean is the factor by which the effect divides the steps to test loss
-    `loss`, over seeds that reach it (step is null); of accuracy, percentage points at an early step and at the last.
+    Columns: experiment, d_model, base_learning_rate, quantity, step, effect (size, projection or interaction), pairs
+    (seeds), mean, low, high (95 % interval). For quantity steps, the mean is the factor by which the effect divides the
+    steps to test loss `loss`, over seeds that reach it; step is null. For accuracy, it is in percentage points, at an
+    early step and at the last. Settings without the variants SIZE_AND_PROJECTION have no rows.
     """
     rows, columns = [], [*SETTING, "quantity", "step", "effect", "pairs", "mean", "low", "high"]
     for setting, runs in metrics.groupby(SETTING):
@@ -231,10 +245,11 @@ def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float) -> pd.Dat
 
 
 def query_parts(vectors: pd.DataFrame) -> pd.DataFrame:
-    """How long each run's queries are along the ones vector, and in the hyperplane that is orthogonal to it.
+    """Return the lengths of each run's queries along the ones vector and in the hyperplane orthogonal to it.
 
-    Columns variant, seed, checkpoint, along and visible: root mean squares over queries. Projected keys lie in the
-    hyperplane, so that their scores depend on the visible part alone. `vectors` is of one setting.
+    `vectors` is the table majority_vectors, for one experiment, width and learning rate. Columns: variant, seed,
+    checkpoint, along and visible, the two lengths as root mean squares over queries. Projected keys lie in the
+    hyperplane, so only the query's part in it, visible, changes their scores.
     """
     queries = vectors[vectors.kind == "query"]
     matrix = np.stack(queries.vector.to_numpy())
@@ -245,11 +260,12 @@ def query_parts(vectors: pd.DataFrame) -> pd.DataFrame:
 
 
 def geometry_of_runs(vectors: pd.DataFrame, centred: bool = False) -> pd.DataFrame:
-    """How flat the keys of each run lie, and how far its queries are from the normal of their plane.
+    """Return how nearly the keys of each run lie on a plane, and the angle of its queries to the plane's normal.
 
-    Columns variant, seed, flatness (smallest singular value of the keys over the largest; 0 on a plane through the
-    origin) and angle (of queries to the normal of the keys' best plane, folded to 0..90 degrees, mean). With `centred`
-    the keys' mean is subtracted: the plane need not contain the origin. `vectors` is of one setting and checkpoint.
+    `vectors` is the table majority_vectors, for one setting and checkpoint. Columns: variant, seed, flatness (smallest
+    singular value of the keys over the largest; 0 on a plane through the origin) and angle (between queries and the
+    normal of the keys' best-fitting plane, folded to 0..90 degrees, mean). With `centred` the mean of the keys is
+    subtracted first, so that the plane need not contain the origin.
     """
     rows = []
     for (variant, seed), run in vectors.groupby(["variant", "seed"]):

@@ -19,7 +19,10 @@ _PLACE = ["model", "queries", "normalised", "layer"]
 
 
 def number_below(ceilings: pd.DataFrame, threshold: float, bound: str = "upper") -> pd.Series:
-    """Return, by row of a table of attention ceilings, how many (key, head) pairs have a bound below `threshold`."""
+    """Return, for each row of a table of ceilings, how many (key, head) pairs have a bound below `threshold`.
+
+    `bound` is "upper" or "lower". Raises ValueError if CEILING_SHARES does not have the threshold.
+    """
     counts = ceilings[f"{bound}_below"].map(lambda counts: counts[CEILING_SHARES.index(threshold)])
     return counts.astype(float)
 
@@ -30,10 +33,11 @@ def by_layer(ceilings: pd.DataFrame) -> pd.DataFrame:
 
 
 def below(ceilings: pd.DataFrame, threshold: float, bound: str = "upper") -> pd.DataFrame:
-    """Return the per cent of (key, head) pairs that no query of a set gives the share `threshold` of its attention.
+    """Return the percentage of (key, head) pairs to which no query gives the share `threshold` of its attention.
 
-    From table attention_ceilings, by its certified upper bounds; with `bound` = "lower", pairs that no known query
-    gives the threshold. A row is a context, a column a model, set of queries, kind of keys and layer.
+    `ceilings` is the table attention_ceilings, and its certified upper bounds decide; with `bound` = "lower", pairs
+    count to which no known query gives the threshold. There is a row for each context and a column for each model, set
+    of queries, kind of keys (as used or without the norm) and layer.
     """
     rows = by_layer(ceilings)
     counts = rows.assign(hits=number_below(rows, threshold, bound)).groupby(["context", *_PLACE])
@@ -42,11 +46,11 @@ def below(ceilings: pd.DataFrame, threshold: float, bound: str = "upper") -> pd.
 
 
 def shares_below(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """Return the per cent of (key, head) pairs that no query of a set gives a share of its attention, for THRESHOLDS.
+    """Return, for each of THRESHOLDS, the percentage of (key, head) pairs that cannot get this share of attention.
 
-    ceilings: table attention_ceilings. Columns model, queries, normalised, layer, threshold, percent (mean over
-    contexts), low, high (95 % interval over contexts; NaN for one), contexts and heads (numbers), undecided_percent
-    (pairs, not counted, whose bounds enclose the threshold).
+    `ceilings` is the table attention_ceilings. Columns: model, queries (the set of queries), normalised (the kind of
+    keys), layer, threshold, percent (mean over contexts), low, high (95 % interval over contexts; NaN for one),
+    contexts and heads (numbers), undecided_percent (pairs whose bounds enclose the threshold, not counted in percent).
     """
     rows, ceilings = [], by_layer(ceilings)
     ceilings = ceilings.assign(heads=ceilings.pairs // ceilings.n_keys)
@@ -62,10 +66,11 @@ def shares_below(ceilings: pd.DataFrame) -> pd.DataFrame:
 
 
 def quantiles(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """Return quantiles, over the (key, head) pairs of a layer, of the most attention that any query of a set can give.
+    """Return quantiles, over the (key, head) pairs of a layer, of the most attention that a query can give the key.
 
-    ceilings: table attention_ceilings. Columns model, queries, normalised, layer, quantile, ceiling (by upper bounds;
-    mean over contexts), low, high (95 % interval over contexts; NaN for a single one).
+    `ceilings` is the table attention_ceilings. Columns: model, queries (the set of queries), normalised (the kind of
+    keys), layer, quantile, ceiling (the quantile of upper bounds; mean over contexts), low, high (95 % interval over
+    contexts; NaN for one).
     """
     rows = []
     for place, part in by_layer(ceilings).groupby(_PLACE):
@@ -75,13 +80,13 @@ def quantiles(ceilings: pd.DataFrame) -> pd.DataFrame:
 
 
 def tokens_below(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """Return how often the keys of each token cannot get half of a query's attention, from table token_ceilings.
+    """Return how often the keys of each token cannot get half of a query's attention.
 
-    That table, `ceilings`, has bounds over the queries that a head can compute behind its norm, in the layer where most
-    keys cannot get half. Columns model, layer, token, occurrences (positions in all contexts), contexts (with the
-    token), percent (of its (key, head) pairs with a bound below half; mean over contexts), low, high (95 % interval
-    over contexts; NaN for one), ceiling (median of the bounds), received (largest attention by a query of the
-    contexts). Tokens come by falling percent, then by rising ceiling.
+    `ceilings` is the table token_ceilings: for the layer with the most keys that cannot get half, upper bounds over all
+    queries that a head can compute from outputs of its norm. Columns: model, layer, token, occurrences (positions in
+    all contexts), contexts (with the token), percent (of its (key, head) pairs with a bound below half; mean over
+    contexts), low, high (95 % interval over contexts; NaN for one), ceiling (median of the bounds), received (largest
+    attention by a query of the contexts). Rows are sorted by model, falling percent and rising ceiling.
     """
     chosen = ceilings.assign(hit=100 * (ceilings.upper < THRESHOLDS[0]))
     rows = []
@@ -98,10 +103,10 @@ def tokens_below(ceilings: pd.DataFrame) -> pd.DataFrame:
 
 
 def unselectable_in_heads(keys: pd.DataFrame, site: str, undecided: bool = False) -> pd.DataFrame:
-    """Return the per cent of keys in heads that are certified unselectable: a row a context, a column a layer.
+    """Return the percentage of certified unselectable keys in heads, by context (rows) and layer (columns).
 
-    keys: table pretrained_keys, with one number of dimensions at `site`, of which the rows that are not causal are
-    taken. With `undecided` the keys that the data's precision cannot decide count too.
+    `keys` is the table pretrained_keys; rows at `site` that are not causal are taken, and must have one number of
+    dimensions. With `undecided` the keys that the data's precision cannot decide count, too.
     """
     part = keys[(keys.site == site) & ~keys.causal]
     hits = part.n_unselectable + (part.n_borderline if undecided else 0)
@@ -109,11 +114,12 @@ def unselectable_in_heads(keys: pd.DataFrame, site: str, undecided: bool = False
 
 
 def cut_heads(keys: pd.DataFrame) -> pd.DataFrame:
-    """Return the per cent of unselectable keys by the number of principal components that are left of a head's keys.
+    """Return the percentage of unselectable keys by the number of principal components that a head's keys are cut to.
 
-    keys: table pretrained_keys. Columns model, layer, dimensions (in a layer's last row all of the head's), n_keys
-    (mean), percent (mean over contexts and heads), low, high (95 % interval over contexts; NaN for one), contexts,
-    undecided_percent, gaussian_percent (expected of as many Gaussian keys in as many dimensions).
+    `keys` is the table pretrained_keys. Columns: model, layer, dimensions (the number of components; in a layer's last
+    row all of the head's), n_keys (mean), percent (mean over contexts and heads), low, high (95 % interval over
+    contexts; NaN for one), contexts, undecided_percent, gaussian_percent (expected for as many Gaussian keys in as many
+    dimensions).
     """
     rows = []
     part = keys[keys.site.isin(["head_cut", "head"]) & ~keys.causal]
@@ -128,9 +134,10 @@ def cut_heads(keys: pd.DataFrame) -> pd.DataFrame:
 
 
 def ones_ratios(shares: pd.DataFrame) -> pd.DataFrame:
-    """Return `shares` with a column ratio: the share of squared length along the ones vector times d, 1 by chance.
+    """Return `shares` with a column ratio: the share of squared length along the ones vector times the dimension d.
 
-    shares: table ones_share or language_model_ones_share, of which only the norms of the residual stream are taken.
+    A random direction has a ratio of 1 on average. `shares` is the table ones_share or language_model_ones_share, of
+    which only the norms of the residual stream are taken.
     """
     stream = shares[shares.dimensions == shares.groupby("model").dimensions.transform("max")]
     return stream.assign(ratio=stream.ones_share * stream.dimensions)

@@ -64,11 +64,11 @@ def judge_files(
     settings: Mapping[str, Any],
     again: str | Path | None = None,
 ) -> None:
-    """Write the tables `claims` and `comparisons` from the Parquet files `inputs`, by the names of their tables.
+    """Write the tables `claims` and `comparisons` of a reproduction from its Parquet files.
 
-    Tables that no test reads are left out. `rules` is the file that `preregistration.write_rules` wrote when the
-    reproduction with these `settings` began; it may be missing. Both tables get the joined provenance of the inputs.
-    `again` is the folder of a reproduction with other seeds, by which `asked_again` judges what these leave undecided.
+    `inputs` has the files by the names of their tables; those that no test reads are left out. `rules` is the file that
+    `preregistration.write_rules` wrote when the reproduction with these `settings` began; it may be missing. Both
+    tables get the joined provenance of the files read.
     """
     chosen = {name: Path(path) for name, path in inputs.items() if name in TABLES}
     tables, paths = _judged(chosen, rules, settings), [*chosen.values()]
@@ -110,10 +110,11 @@ def asked_again(first: Judged, second: Judged, first_seed: int) -> Judged:
 
 
 def on_common_scale(claims: pd.DataFrame) -> pd.DataFrame:
-    """Return table claims with its numbers in units of the effect that the source reports: 0 is none, 1 the reported.
+    """Return table claims with columns in units of the effect that the source reports (0 none, 1 as reported).
 
-    Columns effect, low and high are of the claim's number, isolated, isolated_low and isolated_high of its control. Of
-    ratios it is the logarithms that are divided. NaN where the source gives no number, or one that means no effect.
+    The columns effect, low and high are the claim's number and its interval; isolated, isolated_low and isolated_high
+    are those of its control. Of ratios the logarithms are divided. NaN stands where the source gives no number, or one
+    that means no effect.
     """
     names = ("effect", "low", "high", "isolated", "isolated_low", "isolated_high")
     columns = ("measured", "ci_low", "ci_high", "control_measured", "control_low", "control_high")

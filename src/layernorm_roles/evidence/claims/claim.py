@@ -57,7 +57,10 @@ PASSING = {BEFORE_TRAINING: UNTRAINED, "without norm ": "the same heads without 
 
 
 def one_of(known: Collection[Any], name: Any, what: str) -> Any:
-    """Return `name`; raise ValueError, which says `what` is named, such as "table", if it is not `known`."""
+    """Return `name` if it is in `known`; otherwise raise ValueError with the names that are allowed.
+
+    `what` is the word for the named thing in the message, such as "table".
+    """
     if name not in known:
         raise ValueError(f"unknown {what} {name!r}; expected one of {', '.join(map(str, known))}")
     return name
@@ -65,7 +68,10 @@ def one_of(known: Collection[Any], name: Any, what: str) -> Any:
 
 @cache
 def reported_numbers() -> dict[str, Any]:
-    """Return the effects that the paper reports, by their names in YAML entries; of its tables, a list by layer."""
+    """Return the effects that the paper reports, by the names that the YAML entries of claims use.
+
+    An effect is a number or, if it is a table of the paper, a list with a number for each layer.
+    """
     small, models = reported()["majority"], reported()["language_model"]
     with_projection, without = (small[v]["test_accuracy"][rules.ACCURACY_STEP] for v in PAPER_PROJECTION)
     without_scaling, scaled = models["projection"], models["layernorm"]
@@ -83,9 +89,10 @@ def reported_numbers() -> dict[str, Any]:
 
 
 def number(given: Any) -> Any:
-    """Return the number that an entry of a YAML file gives as such, by name, or as a product like "0.5 accuracy_gap".
+    """Return the number that a YAML entry gives as a number, by name, or as a product such as "0.5 accuracy_gap".
 
-    None stays None. Raises ValueError for a name that is neither a reported number nor a threshold of `rules`.
+    None stays None, and the name of a list gives the list. Raises ValueError for a name that is neither in
+    `reported_numbers` nor a threshold of the module `rules`.
     """
     if not isinstance(given, str):
         return given if given is None else float(given)
@@ -104,8 +111,8 @@ Number = Annotated[Any, BeforeValidator(number)]
 class Request(BaseModel):
     """A comparison that a claim asks for under `compare` in its YAML entry.
 
-    Keys of the entry are these fields, but for four: `over: [a, b]` and `alone: a` give `names`, a key of ASKED gives
-    `asked` and, as its value, `number`, and `plus: [k, a, b]` is `less: [-k, a, b]`.
+    The keys of the entry are these fields, with four exceptions: `over: [a, b]` and `alone: a` set `names`; a key of
+    ASKED sets `asked`, and its value sets `number`; `plus: [k, a, b]` stands for `less: [-k, a, b]`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -171,9 +178,10 @@ class Request(BaseModel):
         return Comparison(words, value, question, unit=unit, **{"role": self.role} | fields)
 
     def comparisons(self, measured: Measured, beginning: str = "") -> list[Comparison]:
-        """Return the request's comparisons of what was `measured`, in the columns whose names have this `beginning`.
+        """Return the request's comparisons of what was `measured`, one for each column or pair of columns.
 
-        With a beginning they count in no part of the verdict. Raises Untestable if columns or seeds are missing.
+        With a `beginning`, such as "untrained ", the columns whose names begin with it are compared instead, and count
+        in no part of the verdict. Raises Untestable if columns or seeds are missing.
         """
         names, rows = [beginning + name for name in self.names], []
         for i, columns in enumerate([names] if names[1:] else [[each] for each in measured.columns(*names)]):
@@ -241,9 +249,10 @@ def _function(test: Mapping[str, Any]) -> Callable[..., Outcome]:
 
 
 class Claim(BaseModel):
-    """One claim and its test. All texts are plain; a page or table that shows them escapes them.
+    """A claim and its test, from an entry of a YAML file.
 
-    A name in braces in a text, such as {ZERO}, is a threshold of `rules`, whose value is filled in.
+    All texts are plain; a page or table that shows them has to escape them. A name in braces in a text, such as {ZERO},
+    is replaced by the value of that threshold in the module `rules`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -333,7 +342,7 @@ class Claim(BaseModel):
             return Outcome((), str(lack), runs=lack.runs)
 
     def verdict(self, outcome: Outcome) -> Verdict:
-        """Return the claim's verdict on its test's `outcome`, by one of the two tables in `rules`."""
+        """Return the claim's verdict on the `outcome` of its test, by one of the tables in the module `rules`."""
         if outcome.not_trained or not outcome.comparisons:
             return Verdict.NOT_TESTED
         parts, cause = outcome.findings()
@@ -344,7 +353,10 @@ class Claim(BaseModel):
         return rules.OUR_WORDS.get(verdict, verdict) if elsewhere else verdict
 
     def row(self, outcome: Outcome, tables: Tables) -> dict[str, Any]:
-        """Return the claim's row of table `claims` for its test's `outcome`, but for p_holm and rule_fixed."""
+        """Return the claim's row of table claims, except p_holm and rule_fixed, from the `outcome` of its test.
+
+        The column setting states the sizes of the runs, which are read from `tables`.
+        """
         nothing = Comparison("", Value(NOTHING, outcome.runs))
         first = (*outcome.comparisons, nothing)[0]
         controls = (row for row in outcome.comparisons if (row.role, row.unit) == ("control", first.unit))
@@ -369,9 +381,10 @@ class Claim(BaseModel):
     def corrected(
         self, row: Mapping[str, Any], outcome: Outcome, p_holm: float, family: int
     ) -> dict[str, Any]:
-        """Return the claim's row of table `claims` with `p_holm`, its p-value corrected for `family` primary claims.
+        """Return the claim's `row` of table claims with its corrected p-value `p_holm` and the verdict that follows.
 
-        A verdict that rests on effects becomes "not tested" where the correction leaves them open.
+        `outcome` is the outcome of the claim's test, and `family` the number of primary claims corrected for. A verdict
+        that rests on effects becomes "not tested" unless `p_holm` is below 5 %.
         """
         row = {**row, "p_holm": p_holm}
         rests = row["verdict"] in rules.OF_EFFECTS and (outcome.effects or row["verdict"] == Verdict.REVERSED)
@@ -410,7 +423,10 @@ def _numbers(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def claims() -> Iterator[Claim]:
-    """Yield all claims, in the order of the report; a ValueError names file, claim and key of a wrong one."""
+    """Yield all claims of the YAML files, in the order of the report.
+
+    Raises ValueError with the file, the claim and the key if an entry is wrong.
+    """
     for module in MODULES:
         file = Path(module.__file__).with_suffix(".yaml")
         parts = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))

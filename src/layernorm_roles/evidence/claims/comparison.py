@@ -30,9 +30,10 @@ UNTRAINED = "untrained models"
 
 
 class Untestable(Exception):
-    """A table, variant, step or seed is missing that a claim's test needs; the message tells readers why.
+    """Raised if a table, variant, step or seed is missing that a claim's test needs; the message tells readers why.
 
-    `runs` is the number of runs that are there and cannot tell, 0 where the reproduction did not run what is tested.
+    `runs` is the number of runs that exist but cannot decide the claim, 0 if the reproduction did not run what is
+    tested.
     """
 
     def __init__(self, message: str, runs: int = 0) -> None:
@@ -41,7 +42,10 @@ class Untestable(Exception):
 
 
 def require(condition: Any, otherwise: str, runs: int = 0) -> None:
-    """Raise Untestable with the reason `otherwise` unless the condition holds; `runs` are those that cannot tell."""
+    """Raise Untestable with the message `otherwise` unless `condition` holds.
+
+    `runs` is the number of runs that exist but cannot decide the claim.
+    """
     if not condition:
         raise Untestable(otherwise, runs)
 
@@ -50,7 +54,7 @@ def require(condition: Any, otherwise: str, runs: int = 0) -> None:
 
 
 class Question(NamedTuple):
-    """What is asked of an estimate: in words, and as a function that returns the finding."""
+    """A question that a claim asks of an estimate: its words, and the function that returns the finding."""
 
     words: str
     """The question in words, such as "at least {}", with {} in place of the number that is asked."""
@@ -96,7 +100,10 @@ ASKED = {
 
 
 def ask(kind: str, number: float = 1.0, unit: str = "") -> Question:
-    """Return the question of ASKED called `kind` about `number`, which is in `unit` (a ratio, not its logarithm)."""
+    """Return the question that ASKED calls `kind`, about `number` or the share of it that this kind asks for.
+
+    `number` is in `unit`; a ratio is given as such, not as its logarithm.
+    """
     question = ASKED[kind]
     asked = question.share * (np.log(number) if unit == RATIO else number)
     written = np.exp(asked) if unit == RATIO else asked
@@ -119,12 +126,18 @@ class Value(NamedTuple):
 
     @classmethod
     def mean_of(cls, values: pd.Series) -> "Value":
-        """Return the mean of `values`, one a seed, with Student's interval; NaN where there are too few for one."""
+        """Return the mean of `values`, one for each seed, with Student's 95 % interval.
+
+        The ends of the interval are NaN for a single value; without values the mean is NaN, too.
+        """
         return cls(Estimate.of_any(values), len(values))
 
     @classmethod
     def range_over(cls, values: pd.Series, n: int = 1) -> "Value":
-        """Return the largest value, with the range of the values in place of an interval, where nothing is random."""
+        """Return the largest of `values`, with their range in place of an interval.
+
+        It serves for values in which nothing is random; `n` is the number of cases behind them.
+        """
         return cls(Estimate(float(values.max()), float(values.min()), float(values.max())), n)
 
 
@@ -147,14 +160,17 @@ class Comparison:
 
     @cached_property
     def finding(self) -> Finding | None:
-        """What the estimate shows of what is asked: seen, smaller, absent and so on; None if nothing is asked."""
+        """What the estimate shows: seen, smaller, absent, reversed or undecided; None if nothing is asked of it."""
         if (asked := self.question) is None:
             return None
         return asked.find(self.value.estimate, asked.number, *[self.value.worst] * asked.open_counts)
 
     @property
     def counts_in(self) -> int | str | None:
-        """The part of the claim's verdict in which the finding counts; None if it counts in none."""
+        """The part of the claim's verdict in which the finding counts; None if it counts in no part.
+
+        Part 0 is the claim's own number, other numbers are what else it says, and "cause" is the claimed cause.
+        """
         part = {"effect": 0, "control": CAUSE}.get(self.role) if self.part is None else self.part
         return part if self.question else None
 
@@ -165,18 +181,21 @@ class Comparison:
 
     @property
     def met(self) -> bool | None:
-        """Whether the estimate is as asked; None if that cannot be known, or nothing is asked."""
+        """Whether the estimate is as the comparison asks; None if the finding is undecided or nothing is asked."""
         return None if self.finding in (None, Finding.UNDECIDED) else self.finding == Finding.SEEN
 
     def shown(self, *columns: str) -> dict[str, float]:
-        """Return the number and the ends of its interval, a ratio as such, under the names of three `columns`."""
+        """Return the measured number and the two ends of its interval, by the names of three `columns`.
+
+        A ratio is returned as such, although `value` holds its logarithm.
+        """
         estimate = self.value.estimate.map(np.exp) if self.unit == RATIO else self.value.estimate
         return dict(zip(columns, estimate, strict=True))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the test of a claim returns: its comparisons, and what none of them shows."""
+    """The result of a claim's test: its comparisons, and what else readers and the verdict need to know."""
 
     comparisons: tuple[Comparison, ...]
     """The test's comparisons. The first has the claim's main number, which table claims shows."""
@@ -195,18 +214,21 @@ class Outcome:
 
     @property
     def effects(self) -> list[Comparison]:
-        """The comparisons that count in the verdict and find the difference from 0 that is asked for, or less of it."""
+        """The comparisons in the verdict that find the difference from 0 that they ask for, or a smaller one."""
         counted = (row for row in self.comparisons if row.counts_in is not None)
         return [row for row in counted if row.question.difference and row.there]
 
     @property
     def p(self) -> float:
-        """The largest p-value of no difference among the first comparison and `effects`; NaN if one has none."""
+        """The largest p-value, for no difference, of the first comparison and all `effects`; NaN if one has none."""
         rows = (*self.comparisons[:1], *self.effects)
         return float(np.max([p_value(row.value.estimate, row.value.n or 0) for row in rows] or np.nan))
 
     def findings(self) -> tuple[list[Finding], Finding]:
-        """Return the findings on the numbered parts of the verdict and on its cause, seen if nothing is asked of it."""
+        """Return the findings on the numbered parts of the claim's verdict, and the finding on the claimed cause.
+
+        The finding on the cause is "seen" if no comparison asks about it.
+        """
         parts = {row.counts_in for row in self.comparisons} - {None, CAUSE}
         *of_parts, of_cause = (
             all_of(*(row.finding for row in self.comparisons if row.counts_in == part))

@@ -19,8 +19,10 @@ from layernorm_roles.evidence.claims.quantities import BEFORE_TRAINING, Measured
 
 
 def geometry(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return how far LayerNorm is from torch's, and its outputs from the ellipsoid, and RMSNorm's from the sphere, that
-    the essay claims: the largest deviation over the inputs, with its range over the sizes n of a vector.
+    """Return how far LayerNorm and RMSNorm deviate from what an essay claims about their geometry.
+
+    Columns are LayerNorm's difference from torch's, and the deviations of its outputs from an ellipsoid and of
+    RMSNorm's from a sphere: the largest over the inputs, with its range over the sizes n of a vector.
     """
     table = tables["geometry"]
     same = table[(table.quantity == "difference_from_torch") & (table.eps_placement == "inside")]
@@ -37,8 +39,10 @@ def geometry(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
 
 
 def radius(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return how far the radius of LayerNorm's outputs is from sqrt(n), over sqrt(n), with eps inside the root and
-    outside, for inputs whose root mean square is at least CLOSE, and how far the two radii are apart for any input.
+    """Return how far the length of LayerNorm's outputs is from sqrt(n), relative to sqrt(n).
+
+    There are columns for eps inside the root and outside, over inputs whose root mean square is at least CLOSE, and for
+    the difference between these two over all inputs. Each is the largest deviation, with its range over the sizes n.
     """
     rows = tables["geometry"].query("quantity == 'radius_mean'")
     rows = rows[rows.eps == rows.eps.max()]
@@ -53,9 +57,10 @@ def radius(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
 
 
 def missed(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return, by seed, the per cent of held-out variance that the best linear map of all heads' outputs misses.
+    """Return, by seed, the percentage of held-out variance that the best linear map of all heads' outputs misses.
 
-    A column is what stands between W_O and W_1, in the widest random blocks, in those of one width or in trained ones.
+    The map replaces W_O, W_1 and what stands between them. There is a column for each thing between them, in the widest
+    random blocks, in random blocks of each width d, and in trained language models.
     """
     parts = {}
     for name, rows in tables["fusion"].groupby("arrangement"):
@@ -74,8 +79,10 @@ PLACES = {"pre": "pre-norm", "post": "post-norm", "none": "no LayerNorm"}
 
 
 def final_loss_gap(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return post-norm's final loss minus pre-norm's, in nats, in deepest and shallowest networks: a row a seed, a
-    column a learning rate or their mean. The difference is 0 if both diverge.
+    """Return post-norm's final loss minus pre-norm's, in nats, in the deepest and in the shallowest networks.
+
+    There is a row for each seed, and a column for each learning rate and for the mean over rates. The difference is 0
+    if both networks diverge.
     """
     losses = statements.final_losses(tables["placement"])
     ends = losses[losses.depth.isin([losses.depth.max(), losses.depth.min()])]
@@ -92,9 +99,10 @@ def final_loss_gap(tables: Tables, _: str | None, columns: Sequence[str]) -> Mea
 
 
 def first_gradient_change(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return by how many decades the first layer's gradient changes from shallowest to deepest untrained networks.
+    """Return by how many powers of ten the first layer's gradient grows from the shallowest to the deepest networks.
 
-    Negative where gradients vanish with depth, positive where they explode, infinite beyond the range of float32.
+    The networks are untrained. Values are negative where gradients vanish with depth, positive where they explode, and
+    infinite beyond the range of float32. Raises Untestable if all networks have one depth.
     """
     table = tables["untrained_gradients"]
     require(table.depth.nunique() > 1, "The run has untrained networks of a single depth.")
@@ -108,8 +116,10 @@ def first_gradient_change(tables: Tables, _: str | None, columns: Sequence[str])
 
 
 def positions(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return by how many percentage points a probe of the last residual stream names more positions with residual
-    connections than without, in trained and in untrained pre-norm networks, and how much more than by guessing.
+    """Return by how many percentage points a probe names more positions with residual connections than without.
+
+    The linear probe reads the last residual stream of pre-norm networks, trained and untrained. Further columns
+    subtract from the difference the accuracy of guessing.
     """
     shares = statements.position_accuracies(tables["position_probe"]).query("placement == 'pre'")
     last = shares[shares.layer == shares.layer.max()]
@@ -127,8 +137,10 @@ def positions(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured
 
 
 def change_with_the_batch(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return the exponent of the change of BatchNorm's outputs over the batch size, the largest change of LayerNorm's
-    outputs, and BatchNorm's changes by batch size and by padding.
+    """Return, by seed, how much the outputs of BatchNorm and LayerNorm change with the rest of the batch.
+
+    Columns are the exponent of BatchNorm's change as a power of the batch size, LayerNorm's largest change, and
+    BatchNorm's changes by batch size and by share of padding.
     """
     table = tables["batch_dependence"]
     layernorm, batchnorm = (table[table.norm == norm] for norm in ("layernorm", "batchnorm"))
@@ -147,9 +159,10 @@ def change_with_the_batch(tables: Tables, _: str | None, columns: Sequence[str])
 
 
 def softmax(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return the entropy of attention, in per cent of the largest, and the trace of softmax's Jacobian, for each seed.
+    """Return, for each seed, the entropy of attention and the trace of the softmax's Jacobian at the largest d_k.
 
-    Both are at the largest d_k, with scores divided by sqrt(d_k) and without.
+    Each has a column with scores divided by sqrt(d_k) and one without division. The entropy is in per cent of the
+    largest.
     """
     normal = tables["score_scale"].query("source == 'normal'")
     widest = normal[normal.d_k == normal.d_k.max()].assign(entropy=100 * normal.entropy_share)
@@ -159,7 +172,10 @@ def softmax(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
 
 
 def score_exponents(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return, by seed, the exponents over d_k of scores' mean and standard deviation, for components with mean 1."""
+    """Return, by seed, the exponents with which the scores' mean and standard deviation grow with d_k.
+
+    The components of queries and keys have mean 1. Raises Untestable if there is a single d_k.
+    """
     ones = tables["score_scale"].query("source == 'normal_mean_1' and not divided")
     require(ones.d_k.nunique() > 1, "The run has a single d_k.")
     both = {"mean": "score_mean", "standard deviation": "score_std"}

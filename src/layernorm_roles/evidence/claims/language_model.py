@@ -76,7 +76,10 @@ def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()
 
 
 def at_the_largest_gap(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return validation losses by seed and variant (nats) at the step where projection minus layernorm is largest."""
+    """Return a model's validation losses (nats per token) at the step where projection minus layernorm is largest.
+
+    There is a row for each seed and a column for each variant. The step is chosen by the mean over seeds.
+    """
     own = tables[LOSSES][tables[LOSSES].model == model]
     wide = own.pivot(index=["step", "seed"], columns="variant", values="valid_loss")
     step = int((wide.projection - wide.layernorm).groupby("step").mean().idxmax())
@@ -84,7 +87,10 @@ def at_the_largest_gap(tables: Tables, model: str, variants: Sequence[str]) -> M
 
 
 def size_and_scaling(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return, by seed, what a small attention input, and leaving scaling out, add to the final loss (nats)."""
+    """Return, by seed, by how many nats a small attention input, and the lack of scaling, raise the final loss.
+
+    Columns are size, scaling and their interaction, from the four variants in SIZE_AND_SCALING.
+    """
     frame = losses("valid_loss", tables, model, [*chain(*models.SIZE_AND_SCALING)]).frame
     return Measured(two_by_two(-frame, *models.SIZE_AND_SCALING, "scaling"))
 
@@ -105,9 +111,10 @@ def of_attention(column: str, tables: Tables, model: str, variants: Sequence[str
 
 
 def baselines(tables: Tables, model: str, variant: str) -> Iterator[Comparison]:
-    """Yield by how many nats per token a trained variant is better than two baselines, each to be more than 0.
+    """Yield comparisons of a trained variant with two baselines, which ask whether the variant's loss is lower.
 
-    The baselines are the model without attention, and the frequencies of the training tokens, left out if unknown.
+    The baselines are the model without attention and the frequencies of the training tokens, which are left out if they
+    are unknown. The numbers are in nats per token.
     """
     gains = {NO_ATTENTION_VARIANT: models.worth_of_attention, UNIGRAM: models.gain_over_unigram}
     for baseline, gain in gains.items():
@@ -143,7 +150,10 @@ def require_variants(model: str, variants: Sequence[str], there: Container[str])
 
 
 def scale_of_attention(tables: Tables, model: str) -> models.Attention:
-    """Return a model's loss without attention and how far attention lowers it; raises Untestable unless it does."""
+    """Return a model's loss without attention and how much attention lowers it, in nats per token.
+
+    Raises Untestable if attention does not lower the loss, or if that is not known.
+    """
     scale = models.attention(tables[LOSSES], model)
     known = "is worth nothing" if pd.notna(scale.worth) else "is not known to be worth anything"
     words = f"In {model} attention {known}, so that no run can be said to have learnt it."
@@ -152,12 +162,12 @@ def scale_of_attention(tables: Tables, model: str) -> models.Attention:
 
 
 def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcome:
-    """Test whether models with scaling train at larger learning rates, by the ratio of the largest rates of each seed.
+    """Test whether models with scaling train at larger learning rates, by each seed's ratio of the largest rates.
 
-    A run trains if it ends the share `trains` of the way from one loss down to another: with `down_to` "no_attention"
-    from the loss of the tokens' frequencies to the one without attention, with "layernorm" from there to LayerNorm's at
-    its best rate. A seed's largest rate is known up to the next one of the grid, which leaves open a smallest and a
-    largest ratio: the interval has the lower end of Student's of the smallest and the upper end of that of the largest.
+    A run trains if it ends the share `trains` of the way from one loss down to another: with `down_to` "no_attention",
+    from the loss of the tokens' frequencies to the loss without attention; with "layernorm", from there to LayerNorm's
+    loss at its best rate. The largest rate lies between two rates of the grid, so there is a smallest and a largest
+    possible ratio. The interval goes from the lower end of Student's for the smallest to the upper end for the largest.
     """
     runs = models.ends(tables[LOSSES], model)
     runs = runs[runs.steps == runs.steps.max()]
@@ -190,7 +200,10 @@ def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcom
 
 
 def steps_to_attention(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return the steps until runs are below the loss without attention by TRAINS of what LayerNorm is at its end."""
+    """Return the steps until runs have learnt to attend, by seed and variant.
+
+    Learnt means a loss below the loss without attention by TRAINS of the amount by which LayerNorm's final loss is.
+    """
     loss = scale_of_attention(tables, model).learnt(rules.TRAINS)
     own = tables[LOSSES][tables[LOSSES].model == model]
     run = ["variant", "seed", "base_learning_rate"]
@@ -229,12 +242,12 @@ def of_place(
 
 
 def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, for each seed, the per cent of unselectable keys of variants at sites, after training and before.
+    """Return, for each seed, the percentage of unselectable keys of variants at sites, after training and before it.
 
-    `texts` is "long" or "sentences". A column is named "<variant> <site>" for the mean over layers, with ", layer 1"
-    and so on for a layer, and "Gaussian keys, <variant> <site>" for what is expected of equally many Gaussian keys.
-    A site is before_norm, after_norm, after_norm_exact, head, head_exact or, with only the keys before a key as its
-    rivals, "head causal".
+    `texts` is "long" or "sentences". A column named "<variant> <site>" is the mean over layers; ", layer 1" and so on
+    is added for a single layer. "Gaussian keys, <variant> <site>" is the percentage expected of equally many Gaussian
+    keys. Names begin with BEFORE_TRAINING for untrained models. A site is before_norm, after_norm, after_norm_exact,
+    head, head_exact or, where only the keys before a key are its rivals, "head causal".
     """
     frames, worst, cases, specifics = [], [], {}, ""
     for place in dict.fromkeys(name.removeprefix(GAUSSIAN).split(", ")[0] for name in columns):
@@ -256,7 +269,7 @@ def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str])
 
 
 def with_unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, by seed and variant, the per cent of sentences with an unselectable key at some attention's input."""
+    """Return, by seed and variant, the percentage of sentences with an unselectable key at an attention input."""
     percents = {}
     for variant in columns:
         for before, rows in of_place(tables, model, variant, "after_norm", "sentences"):
@@ -272,10 +285,10 @@ IN_HEADS = "keys unselectable in the heads, mean over layers and heads"
 
 
 def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
-    """Test whether trained heads have at least half and at most twice as many unselectable keys as Gaussian keys have.
+    """Test whether trained heads have at least half and at most twice as many unselectable keys as Gaussian keys.
 
-    The heads are those of models that are like `model` but for narrower heads, each width by itself. Where Gaussian
-    keys have `zero` per cent or less, heads may have none, and up to `zero` per cent.
+    The heads are those of models that are like `model` but have narrower heads; each width is compared by itself. Where
+    at most `zero` per cent of Gaussian keys are unselectable, up to `zero` per cent of the heads' keys may be.
     """
     widths = narrower(tables[KEYS], model)
     require(len(widths) > 1, f"The run has fewer than two widths of heads below that of {model}.")

@@ -24,10 +24,10 @@ WORDS = ("statement", "setting", "statistic", "control", "rule", "unit", "role")
 
 
 def rule_hashes(claims: Iterable[Claim], settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the hash of every claim's rule, of 16 hexadecimal digits, by the claim's name.
+    """Return the hash of each claim's preregistered rule, of 16 hexadecimal digits, by the claim's name.
 
-    `settings` are those of a reproduction, with the keys of config.yaml. The settings behind each table that a claim
-    reads count, where it names experiments or models of them alone, and the first seed.
+    `settings` has the keys of config.yaml. The hash is of the rule's words and numbers, the first seed, and the
+    settings behind each table that the claim reads; if the claim names experiments or models there, only of these.
     """
     hashes = {}
     for claim in claims:
@@ -56,14 +56,20 @@ def _of_the_runs(section: Any) -> Any:
 
 
 def write_rules(path: str | Path, claims: Iterable[Claim], settings: Mapping[str, Any], commit: str) -> None:
-    """Write `commit` and the hashes of the claims' rules as JSON to `path`, unless results lie beside it already."""
+    """Write the hashes of the claims' preregistered rules, with the code's `commit`, as JSON to `path`.
+
+    Nothing is written if results already lie in the same folder. `settings` are those of the reproduction.
+    """
     if not plan.begun(Path(path).parent):
         rules = {"commit": commit, "rules": rule_hashes(claims, settings)}
         files.write_text(path, json.dumps(rules, indent=1, sort_keys=True) + "\n")
 
 
 def read_rules(path: str | Path) -> dict[str, str]:
-    """Return the hashes by claim that `write_rules` wrote, none without the file; raises ValueError for any other."""
+    """Return the hashes of the claims' rules, by claim, from the file at `path` that `write_rules` wrote.
+
+    The result is empty if there is no such file. Raises ValueError if the file is a different one.
+    """
     if not Path(path).exists():
         return {}
     written = json.loads(files.read_bytes(path))

@@ -33,7 +33,10 @@ def of_model(table: pd.DataFrame, model: str) -> pd.DataFrame:
 
 
 def with_mean(percents: pd.DataFrame, beginning: str = "") -> pd.DataFrame:
-    """Return per cents by layer in columns "layer 1" and so on, with their mean; each name has the `beginning`."""
+    """Return percentages by layer in columns "layer 1" and so on, followed by a column with their mean over layers.
+
+    `beginning` is put before the name of each column.
+    """
     named = percents.rename(columns="layer {}".format).assign(**{MEAN: percents.mean(axis=1)})
     return named.add_prefix(beginning)
 
@@ -45,10 +48,11 @@ def cases(number: int, columns: pd.DataFrame) -> dict[str, int]:
 
 
 def unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, for each document, the per cent of the keys in a pretrained model's heads that no query can select.
+    """Return, for each document, the percentage of the keys in a pretrained model's heads that no query can select.
 
-    Columns are the layers and their mean, for keys as the model uses them and for keys made without the norm, and the
-    mean over layers of heads cut to their fewest principal components, as such and as a ratio to Gaussian keys.
+    Columns are the layers and their mean, for keys as the model uses them and for keys made without the norm. Two more
+    columns are means over layers for heads cut to their fewest principal components: the percentage, and its ratio to
+    that of Gaussian keys. Raises Untestable without at least two documents.
     """
     keys = of_model(tables["pretrained_keys"], model)
     cuts = keys[keys.site == "head_cut"]
@@ -67,12 +71,12 @@ def unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured
 
 
 def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, by document, the per cent of pairs of key and head in which no query behind the norm gives the key half
-    of its attention, by layer and in the mean over layers.
+    """Return, by document, the percentage of (key, head) pairs in which no query gives the key half its attention.
 
-    Depending on `columns`, there is beside it by how many points it is larger for keys made without the norm, what it
-    is for any query, and for a tenth of the attention in the last layer; or else the per cent of pairs to which no
-    query of their text gives half, of those that could get half, or a tenth, of all pairs.
+    The queries are all that a head can compute from outputs of its norm. Columns are the layers and their mean.
+    Depending on `columns` there are, besides, the excess for keys made without the norm, the percentage for any query,
+    and the percentage for a tenth of the attention in the last layer; or else, of the pairs that could get half, the
+    percentage to which no query of their text gives it, and the percentage of all pairs that get no tenth.
     """
     pairs = numbers.by_layer(of_model(tables["attention_ceilings"], model))
 
@@ -101,8 +105,10 @@ def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
 
 
 def along_ones(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, by document, the logarithm of the share of the norms' inputs' squared length that lies along the ones
-    vector, over the share along a random direction, for the pretrained model and for one with random weights.
+    """Return, by document, how much of the norms' inputs lies along the ones vector, relative to a random direction.
+
+    The value is the logarithm of the ratio of the shares of squared length along the two. Columns are the pretrained
+    model and one with random weights.
     """
     ratios = numbers.ones_ratios(of_model(tables["ones_share"], model))
     names = np.where(ratios.checkpoint == "random", BEFORE_TRAINING, "") + "hidden vectors"
@@ -113,8 +119,10 @@ MOVED = ("with the projection changed", "as much along a random direction")
 
 
 def attention_moved(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, by document, the per cent of a query's attention that moves to other keys if the norms' projection is
-    left out or added, and if as much along a random direction is.
+    """Return, by document, the percentage of a query's attention that moves to other keys if the norms change.
+
+    One column is for the norms' projection, which is left out of LayerNorms and added to RMSNorms; the other is for as
+    large a change along a random direction.
     """
     moved = of_model(tables["projection_shift"], model).groupby("context")
     return Measured(100 * moved[["total_variation", "random_direction"]].mean().set_axis(MOVED, axis=1))

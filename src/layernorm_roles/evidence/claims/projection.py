@@ -69,10 +69,10 @@ def of_experiment(
 
 
 def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
-    """Return the runs of `variants`, each at the learning rate that is best for the other half of its variant's seeds.
+    """Return the runs of `variants`, each at the learning rate that is best for the other half of the seeds.
 
-    A rate is best by test loss, accuracy or speed, as `by` says. Runs of layernorm_small are included where there are
-    any. Raises Untestable if a rate of `variants` is the smallest or largest that was tried.
+    `by` says whether a rate is best by test loss, accuracy or speed. Runs of layernorm_small are included if there are
+    any. Raises Untestable if a chosen rate of `variants` is the lowest or highest tried, or if a variant has one seed.
     """
     part = of_experiment(table, experiment, *variants, varies="base_learning_rate")
     part = part[part.variant.isin([*variants, "layernorm_small"])]
@@ -95,21 +95,27 @@ def by_variant(rows: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def at_the_end(runs: pd.DataFrame, _: Sequence[str] = ()) -> Measured:
-    """Return the final test accuracy in per cent, 0 for a run that diverged: a row a seed, a column a variant."""
+    """Return the final test accuracy in per cent, by seed (rows) and variant (columns); 0 for a run that diverged."""
     return Measured(100 * by_variant(majority.last_rows(runs), "test_accuracy"))
 
 
 def steps(
     runs: pd.DataFrame, variants: Sequence[str], column: str, level: float, for_good: bool = False
 ) -> Measured:
-    """Return the steps until a column of majority_metrics falls to `level` or, `for_good`, stays at or above it."""
+    """Return, by seed and variant, the steps until a column of majority_metrics first falls to `level`.
+
+    With `for_good` they are the steps from which on the column stays at or above `level`.
+    """
     return steps_of(majority.arrivals(runs, majority.RUN, column, level, for_good), variants)
 
 
 def at_step(
     runs: pd.DataFrame, _: Sequence[str], column: str, change: Callable, step: int | None = None
 ) -> Measured:
-    """Return a column of majority_metrics, put through `change`, before training and at a step, by default the last."""
+    """Return a column of majority_metrics at one step and before training, by seed (rows) and variant (columns).
+
+    `change` is applied to the values. The step is the last one by default; raises Untestable if it has no rows.
+    """
     step = int(runs.step.max()) if step is None else step
     then, first = (change(by_variant(runs[runs.step == each], column)) for each in (step, 0))
     require(len(then), f"The run has no metrics at step {step:,}.")
@@ -122,7 +128,10 @@ RANDOM = "a random direction"
 
 
 def minus(values: pd.DataFrame, high: str, low: str, **fields: Any) -> Comparison:
-    """Return the comparison `high` minus `low` of two columns, a row a seed; in degrees, unless `fields` say else."""
+    """Return the comparison of the columns `high` minus `low` of `values`, which has a row for each seed.
+
+    Its unit is degrees, unless `fields`, which are given to the `Comparison`, say otherwise.
+    """
     fields = {"words": f"{high} minus {low}", "unit": "°"} | fields
     return Comparison(value=Measured(values).value(high, low), **fields)
 
@@ -217,9 +226,9 @@ TESTS = {"parallel": parallel, "on_a_plane": on_a_plane}
 
 
 def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
-    """Return, by seed, how many points of final accuracy layernorm and projected_qk cost: scale's minus theirs.
+    """Return, by seed, by how many points the final accuracy of layernorm and of projected_qk is below that of scale.
 
-    Columns are the narrowest width, the widest, their difference, and the mean over widths.
+    For both variants there are columns for the narrowest width, the widest, their difference, and the mean over widths.
     """
     compared = ("layernorm", "scale", "projected_qk")
     metrics = of_experiment(tables[METRICS], experiment, *compared, varies="d_model")
@@ -236,10 +245,11 @@ def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Me
 
 
 def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
-    """Return, by seed, the logarithms of two ratios of steps to TEST_LOSS, and their interaction.
+    """Return, by seed, the effects of size and projection, and their interaction, on log steps to TEST_LOSS.
 
-    The ratios are of an attention input d times smaller over one that is not (size), and of without projection over
-    with it (projection). Raises Untestable if a seed with runs of all four variants has one that does not get there.
+    Size compares an attention input that is d times smaller with one that is not; projection compares training without
+    projection with training with it. Raises Untestable if a seed with runs of all four variants has one that does not
+    reach the loss.
     """
     cells = [*chain(*majority.SIZE_AND_PROJECTION)]
     measured = _to_loss(of_experiment(tables[METRICS], experiment, *cells), cells)
@@ -250,7 +260,10 @@ def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str])
 
 
 def of_runs(measure: Callable[..., Measured], select: Callable = of_experiment) -> Callable[..., Measured]:
-    """Return a Quantity's function: `measure` of the runs that `select` chooses, and of their variants."""
+    """Return the function with which a `Quantity` of the majority task is measured.
+
+    It calls `measure` with the runs of majority_metrics that `select` chooses, and with the names of the variants.
+    """
     return lambda tables, of, variants: measure(select(tables[METRICS], of, *variants), variants)
 
 

@@ -21,7 +21,7 @@ BEFORE_TRAINING, UNIGRAM = "untrained ", "unigram"
 
 @dataclass(frozen=True)
 class Measured:
-    """Values of a quantity in an experiment or model: a row a seed or document, a column for each thing compared."""
+    """Values of a quantity: a row for each seed or document, and a column for each thing that is compared."""
 
     frame: pd.DataFrame = field(default_factory=pd.DataFrame)
     worst: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -38,16 +38,19 @@ class Measured:
     """A sentence on sizes, such as d_head, without which the statement of a claim cannot be read."""
 
     def columns(self, name: str) -> list[str]:
-        """Return the columns that `name`, with * for any text, stands for; raises Untestable if there are none."""
+        """Return the names of the columns that match `name`, in which * stands for any text.
+
+        Raises Untestable if there are none.
+        """
         columns = [column for column in (*self.frame, *self.known) if fnmatchcase(column, name)]
         require(columns, f"The run has no {name.removesuffix(' *')}.")
         return columns
 
     def value(self, *names: str, less: tuple[float, str, str] | None = None) -> Value:
-        """Return the mean over rows of a column or of two columns' difference, or of the logarithm of a ratio of steps.
+        """Return the mean over rows of a column, or of the difference between two columns, with its interval.
 
-        With `less`, (k, a, b), k times (column a minus column b) is taken from it. Raises Untestable with fewer than
-        two rows.
+        Where the values are steps to a goal, it is the mean of the logarithm of their ratio. With `less`, a triple
+        (k, a, b), k times the difference of columns a and b is subtracted. Raises Untestable with fewer than two rows.
         """
         if names[0] in self.known:
             return self.known[names[0]]
@@ -84,14 +87,20 @@ class Measured:
 
 
 def enough(values: pd.Series, what: str) -> pd.Series:
-    """Return `values`, one a seed; raises Untestable, which names `what` they are of, if there are fewer than two."""
+    """Return `values`, one for each seed; raises Untestable if there are fewer than two.
+
+    The message names `what` the values are of, such as a variant.
+    """
     count = f"only {len(values)} seed" if len(values) else "no run"
     require(len(values) > 1, f"The run has {count} of {what}: no interval over seeds.")
     return values
 
 
 def refuse_rate_at_grid_end(at_end: pd.Series, rates: pd.Series, what: str) -> None:
-    """Raise Untestable if one of the chosen learning `rates` of `what` is an end of those that were tried, `at_end`."""
+    """Raise Untestable if a chosen learning rate is the lowest or the highest of those that were tried.
+
+    `at_end` says so for each of the `rates`; `what` names in the message what was trained at them.
+    """
     if at_end.any():
         best = f"{what} is best at a learning rate of {rates[at_end].iloc[0]:g}, the first or last that was tried"
         raise Untestable(f"{best}: a better one may lie beyond.", runs=len(rates))
@@ -128,7 +137,7 @@ class Quantity(NamedTuple):
     """Names of the thresholds in `rules` that the measurement uses, which belong to a claim's preregistered rule."""
 
     def knows(self, name: str) -> bool:
-        """Return whether `name` may be that of a column of the quantity, in the entry of a claim."""
+        """Return whether `name`, from the YAML entry of a claim, can be the name of a column of this quantity."""
         name = name.removeprefix(BEFORE_TRAINING)
         known = (column.replace("VARIANT", v) for column in self.columns for v in (*LEGENDS, UNIGRAM))
         return any(fnmatchcase(name, column) for column in known)

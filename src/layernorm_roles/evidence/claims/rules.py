@@ -204,8 +204,9 @@ NOT_THERE = {Finding.ABSENT, Finding.REVERSED}
 def effect(estimate: Estimate, least: float) -> Finding:
     """Return whether an effect is seen, smaller than `least`, absent, reversed or undecided.
 
-    `least` is half of the effect that the paper reports or, for a question of ours, the smallest that matters. It is 0
-    for a statement on the sign alone, which is never absent: no interval shows that there is no effect at all.
+    `least` is half of the effect that the paper reports or, for a question of this repository, the smallest effect that
+    matters. For a statement on the sign alone it is 0; the effect is then never found absent, since no interval shows
+    that there is none at all.
     """
     if estimate.high < 0:
         return Finding.REVERSED
@@ -230,7 +231,8 @@ def above(estimate: Estimate, threshold: float) -> Finding:
 def at_most(estimate: Estimate, threshold: float, worst: Estimate | None = None) -> Finding:
     """Return seen if the estimate's whole interval lies at or below `threshold`, absent if above it, else undecided.
 
-    `worst`, the estimate with the cases that proofs leave open counted as well, has to lie there too, if it is given.
+    `worst` is the estimate that also counts all cases that proofs leave open. If it is given, its interval, too, has to
+    lie at or below `threshold` for the finding to be seen.
     """
     if above(estimate, threshold) == Finding.SEEN:
         return Finding.ABSENT
@@ -238,7 +240,7 @@ def at_most(estimate: Estimate, threshold: float, worst: Estimate | None = None)
 
 
 def within_exponent(estimate: Estimate, predicted: float) -> Finding:
-    """Return seen if the whole interval is within EXPONENT of `predicted`, absent if outside it, else undecided."""
+    """Return seen if the whole interval is within EXPONENT of `predicted`, absent if all outside, else undecided."""
     if max(abs(estimate.low - predicted), abs(estimate.high - predicted)) <= EXPONENT:
         return Finding.SEEN
     outside = estimate.low > predicted + EXPONENT or estimate.high < predicted - EXPONENT
@@ -248,7 +250,8 @@ def within_exponent(estimate: Estimate, predicted: float) -> Finding:
 def all_of(*findings: Finding) -> Finding:
     """Return the finding on a statement that says several things at once, from the findings on each.
 
-    Seen if all are, smaller if all are there and one is smaller, reversed if all are; absent if one is not there.
+    It is reversed if all are reversed; otherwise absent if any is absent or reversed, undecided if any is undecided,
+    smaller if any is smaller, and seen if all are seen.
     """
     if set(findings) == {Finding.REVERSED}:
         return Finding.REVERSED
@@ -260,7 +263,8 @@ def all_of(*findings: Finding) -> Finding:
 def verdict(own: Finding, isolated: Finding = Finding.SEEN, *rest: Finding) -> Verdict:
     """Return the verdict on a claim of the paper, by the first table of verdicts in this module's docstring.
 
-    `own` is the finding on the claim's number, `isolated` that on its cause, `rest` those on what else the claim says.
+    `own` is the finding on the claim's number, `isolated` the finding on its cause, and `rest` the findings on whatever
+    else the claim says.
     """
     if own in NOT_THERE:
         return Verdict.REVERSED if own == Finding.REVERSED else Verdict.NOT_REPRODUCED
@@ -274,7 +278,10 @@ def verdict(own: Finding, isolated: Finding = Finding.SEEN, *rest: Finding) -> V
 
 
 def statement_verdict(parts: Sequence[Finding], cause: Finding = Finding.SEEN) -> Verdict:
-    """Return the verdict on a statement of another document or a question of ours, from its parts and its cause."""
+    """Return the verdict on a statement of another document, or on a question of this repository.
+
+    `parts` are the findings on its parts, `cause` the finding on the cause that it names, if it names one.
+    """
     found = set(parts)
     if found <= NOT_THERE:
         return Verdict.DOES_NOT_HOLD

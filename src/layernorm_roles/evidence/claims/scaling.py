@@ -18,12 +18,12 @@ NORMS = ("none", "layernorm", "projection", "scale")
 
 
 def matrices(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return the per cent of random matrices that have an unselectable key, with Clopper and Pearson's interval.
+    """Return the percentage of random matrices with an unselectable key, with Clopper and Pearson's 95 % interval.
 
-    Columns are norms, over all numbers of keys and dimensions; without norm, most keys in fewest dimensions, and all
-    from HIGH_DIMENSION on; and LayerNorm with an eps in float32, in the fewest dimensions. Raises Untestable if there
-    are no keys without norm or, for those from HIGH_DIMENSION on, if dimensions end below it or the simulation
-    contradicts the exact expectation.
+    There is a column for each norm, over all numbers of keys and dimensions. Three more are for keys without a norm,
+    with the most keys in the fewest dimensions and from HIGH_DIMENSION on, and for LayerNorm with an eps in float32 in
+    the fewest dimensions. Raises Untestable if there are no keys without a norm. If `columns` has those from
+    HIGH_DIMENSION on, the dimensions must reach it, and the simulation must not contradict the exact expectation.
     """
     table = tables["random_keys"]
     cells = {norm: table[table.norm == norm] for norm in NORMS}

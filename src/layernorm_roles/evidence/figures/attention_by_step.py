@@ -21,10 +21,11 @@ COMPARED = ("layernorm", "layernorm_shrunk", "projection", "projection_grown", N
 
 
 def paper_rate(metrics: pd.DataFrame, attention: pd.DataFrame, model: str) -> Figure:
-    """Draw the losses of a model's variants against the steps, their differences from LayerNorm, and attention's part.
+    """Draw the validation losses of a model's variants against the steps, and what attention contributes to them.
 
-    metrics: table language_model_metrics; attention: table language_model_attention; of both the variants COMPARED of
-    `model` are drawn.
+    Further panels show the differences from LayerNorm and the deviation of attention scores. `metrics` is the table
+    language_model_metrics and `attention` the table language_model_attention; the variants COMPARED of `model` are
+    drawn.
     """
     shown = "model == @model and variant in @COMPARED and step > 0"
     runs, of_model = metrics.query(shown), attention.query(shown)
@@ -66,11 +67,11 @@ factors by which marks are moved along the x axis, so that none hides another.""
 def dose_response(
     attention: pd.DataFrame, metrics: pd.DataFrame, norms: Mapping[str, Any], model: str
 ) -> Figure:
-    """Draw when runs begin to attend by the size of attention's input; beside it how fast the majority task is learnt.
+    """Draw when runs begin to attend against the size of attention's input, and how fast the majority task is learnt.
 
-    attention: table language_model_attention, of which `model` is drawn; metrics: table majority_metrics, of which the
-    experiments SIZES are, in a panel of their own; `norms` are those of the settings. There is a mark for each run;
-    those that do not get there are at the upper edge.
+    attention: table language_model_attention, of which `model` is drawn. metrics: table majority_metrics, of which the
+    experiments SIZES are drawn in a second panel, against the size relative to LayerNorm's. `norms` is the section
+    norms of the settings. Each run has a mark; those that do not get there are marked at the upper edge.
     """
     begun = onsets(attention[attention.model == model])
     kinds = [v if v in DOSES else getattr(dose(v, norms), "family", None) for v in begun.variant]

@@ -46,9 +46,9 @@ models that lack what the claim is about."""
 
 
 def forest(claims: pd.DataFrame) -> Figure:
-    """Draw the paper's claims with a number: the effect relative to the reported one, its interval, and the verdict.
+    """Draw the effects that the paper claims, relative to the reported ones, with their intervals and verdicts.
 
-    claims: table claims. Claims of which no effect was measured are left out.
+    `claims` is the table claims. Claims for which no effect was measured are left out.
     """
     scaled = on_common_scale(claims)
     shown = scaled[scaled.effect.notna() & scaled.source.str.startswith(PAPER)]

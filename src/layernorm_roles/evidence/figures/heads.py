@@ -49,10 +49,11 @@ IN_HEADS = {*PAPER_SCALING, QUERY_KEY_VARIANT}
 
 
 def heads(keys: pd.DataFrame) -> Figure:
-    """Draw the share of unselectable keys by layer, untrained and trained: a row a model, a column for each of SITES.
+    """Draw the percentage of unselectable keys by layer, untrained and trained, at attention's input and in heads.
 
-    keys: table key_selectability, of which the long contexts of models with heads and several variants are drawn: the
-    variants IN_HEADS and those that are not built in, or else all. Means are over heads, contexts and seeds.
+    There is a row of panels for each model and a column for each of SITES. keys: table key_selectability, of which the
+    long contexts of models with heads and a variant other than layernorm are drawn. Variants in IN_HEADS and those not
+    built in are shown or, without any, all. Means are over heads, contexts and seeds.
     """
     keys, models = keys[keys.texts == "long"], {}
     for model, part in keys[keys.site == "head"].groupby("model", sort=False):
@@ -91,9 +92,9 @@ def _layers(axes: Axes, shares: pd.DataFrame, looks: style.Looks) -> None:
 
 
 def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
-    """Draw unselectable keys in the heads of the models with LayerNorm, and what keys can get, by the width of a head.
+    """Draw, against the width of a head, the percentage of unselectable keys and how much attention keys can get.
 
-    keys: table key_selectability, ceilings: table language_model_ceilings.
+    Models with LayerNorm are drawn. keys: table key_selectability; ceilings: table language_model_ceilings.
     """
     shares, reach = numbers.by_width(keys), numbers.shares_reached(ceilings[ceilings.variant == "layernorm"])
     figure, (above, below) = plt.subplots(2, 2, figsize=(style.PAGE, 5.6), sharex=True, sharey="row")

@@ -34,10 +34,10 @@ FARTHEST = 2.5
 
 
 def paper_losses(metrics: pd.DataFrame, column: str) -> Figure:
-    """Draw a loss of the paper's model against the steps, and its difference from LayerNorm beside the paper's gap.
+    """Draw a loss of the model gpt against the steps, and its difference from LayerNorm beside the paper's.
 
-    metrics: table language_model_metrics. Only the paper's gap is drawn, since its losses are of another tokenizer and
-    text.
+    `column` names the loss in `metrics`, the table language_model_metrics. The losses of the paper are not drawn, since
+    they are of another tokenizer and text.
     """
     figure, entries = _rows(metrics, [PAPER_MODEL], column)
     runs, axes = metrics[metrics.model == PAPER_MODEL], figure.axes[1]
@@ -53,10 +53,10 @@ def paper_losses(metrics: pd.DataFrame, column: str) -> Figure:
 
 
 def losses(metrics: pd.DataFrame) -> Figure:
-    """Draw the validation loss of several models against the steps, and its difference from LayerNorm: a row a model.
+    """Draw the validation losses of several models against the steps, and their differences from LayerNorm.
 
-    metrics: table language_model_metrics, of which models with one rate and length and with other variants than
-    LayerNorm are drawn, but for SHOWN_ALONE.
+    There is a row of panels for each model. metrics: table language_model_metrics, of which the models with one
+    learning rate, one length and a variant other than LayerNorm are drawn, except SHOWN_ALONE.
     """
     single = of_single_points(metrics)
     models = single.model[(single.variant != BASE) & ~single.model.isin(SHOWN_ALONE)].unique()
@@ -83,10 +83,11 @@ def _rows(metrics: pd.DataFrame, models: Sequence[str], column: str) -> tuple[Fi
 
 
 def loss_and_differences(panels: Iterable[Axes], runs: pd.DataFrame, column: str, looks: style.Looks) -> None:
-    """Draw in two panels the loss in a column by the steps, and its difference from that of BASE with equal seeds.
+    """Draw a loss against the steps in the first of two panels, and its difference from LayerNorm's in the second.
 
-    The axis of differences fits the second half of the training of the variants with attention; what is beyond it at
-    the last step is written there. Without runs of BASE that panel is empty.
+    Runs with equal seeds are subtracted. The axis of differences fits the second half of training of the variants with
+    attention; a variant that ends beyond it is written there with its difference at the last step. The second panel is
+    empty if there are no runs of BASE (LayerNorm).
     """
     left, right = panels
     last = runs.step.max()

@@ -45,9 +45,10 @@ def title(experiment: str, settings: Mapping[str, Any]) -> str:
 
 
 def curves(metrics: pd.DataFrame, settings: Mapping[str, Any], experiment: str, column: str) -> Figure:
-    """Draw a column of majority_metrics by the steps for all variants of an experiment, with what the paper reports.
+    """Draw a column of majority_metrics against the steps for all variants of an experiment.
 
-    `settings` are the section majority.
+    `settings` is the section majority of the settings. What the paper reports is marked if the experiment has the
+    paper's sizes.
     """
     runs = metrics[metrics.experiment == experiment]
     figure, axes = plt.subplots(figsize=(style.PAGE, 3.5))
@@ -61,10 +62,10 @@ def curves(metrics: pd.DataFrame, settings: Mapping[str, Any], experiment: str, 
 
 
 def grid(metrics: pd.DataFrame) -> Figure:
-    """Draw loss, accuracy, angle of queries and spread of attention by the steps: a row of panels an experiment.
+    """Draw loss, accuracy, angle of queries and attention's distance from equal weights against the steps.
 
-    metrics: table majority_metrics, of which experiments with one width and learning rate are drawn. A distance of
-    attention from equal that is below 1e-6 is drawn there.
+    There is a row of panels for each experiment. metrics: table majority_metrics, of which experiments with one width
+    and learning rate are drawn. A distance below 1e-6 is drawn as 1e-6.
     """
     runs = of_single_points(metrics)
     runs = runs.assign(unequal=(1 - runs.attention_share).clip(lower=1e-6))

@@ -28,10 +28,10 @@ random direction in place of the ones vector."""
 
 
 def reached(ceilings: pd.DataFrame) -> Figure:
-    """Draw by layer the share of (key, head) pairs that can get, and do get, ½, 1/10 or 1/100 of a query's attention.
+    """Draw, by layer, how many (key, head) pairs can get, and do get, ½, 1/10 or 1/100 of a query's attention.
 
-    ceilings: table attention_ceilings; a row of panels a model. What keys can get is from queries behind the norm or,
-    where it is not known, from any.
+    ceilings: table attention_ceilings; there is a row of panels for each model. What keys can get is from any query
+    that the head can compute from outputs of its norm or, where that is not known, from any query at all.
     """
     shares = shares_below(ceilings)
     few = shares.contexts < LEAST_FOR_INTERVAL
@@ -66,10 +66,10 @@ def reached(ceilings: pd.DataFrame) -> Figure:
 
 
 def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> Figure:
-    """Draw what lies along the ones vector at each norm, and how far attention moves when projections change.
+    """Draw how much of norms' inputs lies along the ones vector, and how far attention moves if projections change.
 
-    ones: table ones_share, shifts: table projection_shift; a row of panels a model. own: table
-    language_model_ones_share, of whose models with several variants the runs with LayerNorm are in every row.
+    ones: table ones_share; shifts: table projection_shift; there is a row of panels for each pretrained model. own:
+    table language_model_ones_share, of which the LayerNorm runs of models with several variants are drawn in every row.
     """
     several = own.groupby("model").variant.transform("nunique") > 1
     own = ones_ratios(own[several & (own.variant == "layernorm")])

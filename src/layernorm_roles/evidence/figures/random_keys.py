@@ -53,7 +53,10 @@ def _notes(part: pd.DataFrame) -> list[str]:
 
 
 def law(table: pd.DataFrame) -> Figure:
-    """Draw from how many Gaussian keys on a share of them is unselectable, by their dimension, from gaussian_law."""
+    """Draw, against the dimension, the number of Gaussian keys from which on a given share of them is unselectable.
+
+    `table` is the table gaussian_law.
+    """
     figure, axes = plt.subplots(figsize=(style.PAGE, 2.7))
     known = table.dropna(subset="n").sort_values("d")
     axes.axhspan(*CONTEXTS, color="0.94", lw=0, zorder=0)

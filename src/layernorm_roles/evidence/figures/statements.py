@@ -26,7 +26,7 @@ STAGES = dict(x="inputs x", f="projection f", g="scaling g to length $\\sqrt{3}$
 def geometry(table: pd.DataFrame, cloud: pd.DataFrame) -> Figure:
     """Draw points before and after each step of LayerNorm, the radius after scaling, and differences from torch.
 
-    table: geometry, of whose dimensions the largest up to 64 is drawn; cloud: geometry_cloud.
+    table: the table geometry, of which the largest dimension up to 64 is drawn; cloud: the table geometry_cloud.
     """
     figure = plt.figure(figsize=(style.PAGE, 6.4))
     above, below = figure.subfigures(2, 1, height_ratios=[3.9, 2.5])
@@ -105,8 +105,9 @@ GUESSING = dict(label="guessing", color="black", ls=":", lw=1.0)
 def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame) -> Figure:
     """Draw final losses of pre-norm and post-norm networks by learning rate; below, gradients and probed positions.
 
-    table: placement, of which runs that diverged are counted. untrained: untrained_gradients, as geometric means over
-    those that neither vanish nor overflow. probe: position_probe, of the deepest networks in it.
+    table: table placement, of which diverged runs are only counted. untrained: table untrained_gradients, drawn as
+    geometric means over gradients that neither vanish nor overflow. probe: table position_probe, of the deepest
+    networks in it.
     """
     figure = plt.figure(figsize=(style.PAGE, 5.0))
     above, below = figure.subfigures(2, 1, height_ratios=[1, 1.25])

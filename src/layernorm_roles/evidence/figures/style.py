@@ -70,9 +70,9 @@ def theme() -> None:
 
 
 def looks_of(variants: Iterable[str], **more: Any) -> dict[str, dict[str, Any]]:
-    """Return label, color and ls of each of the variants, in the order of the legends, with `more` options of a line.
+    """Return the look of each variant (label, color and ls), in the order of the legends.
 
-    A variant that is not built in takes the next of SPARE_COLOURS.
+    The options `more` of a line are added to each look. A variant that is not built in takes the next of SPARE_COLOURS.
     """
     spare, looks = cycle(SPARE_COLOURS), {}
     for name in legend_order(variants):
@@ -82,18 +82,24 @@ def looks_of(variants: Iterable[str], **more: Any) -> dict[str, dict[str, Any]]:
 
 
 def each(looks: Looks, **more: Any) -> dict[Any, dict[str, Any]]:
-    """Return a copy of `looks` in which the options `more` are added to the look of every value."""
+    """Return a copy of `looks` with the options `more` added to every look."""
     return {value: {**look, **more} for value, look in looks.items()}
 
 
 def apart(looks: Looks, factor: float) -> dict[Any, dict[str, Any]]:
-    """Return the looks of lines that stand side by side: each `line` is shifted right of the one before by a factor."""
+    """Return a copy of `looks` in which each has a `shift`, so that lines stand side by side on a logarithmic x axis.
+
+    All x of a line are to be multiplied by its shift, which grows by `factor` from one line to the next.
+    """
     shifts = (factor ** (number - (len(looks) - 1) / 2) for number in range(len(looks)))
     return {value: {**looks[value], "shift": shift} for value, shift in zip(looks, shifts, strict=True)}
 
 
 def number_of(numbers: Collection[SupportsInt], what: str) -> str:
-    """Return for example "3 seeds", "1 seed" or "2 to 5 seeds", from the fewest to the most of the numbers."""
+    """Return a text such as "3 seeds", "1 seed" or "2 to 5 seeds", from the smallest to the largest of `numbers`.
+
+    `what` is the noun in the singular.
+    """
     few, most = (int(end(numbers)) for end in (min, max))
     return f"{few:,} to {most:,} {what}s" if few < most else f"{most:,} {what}{'' if most == 1 else 's'}"
 
@@ -102,11 +108,11 @@ def number_of(numbers: Collection[SupportsInt], what: str) -> str:
 
 
 def means(table: pd.DataFrame, x: str, y: str, geometric: bool = False, whole: bool = False) -> pd.DataFrame:
-    """Return columns mean, low and high of column `y`, a row for each value of column `x`.
+    """Return the mean of column `y` and its interval for each value of column `x`, in the columns mean, low and high.
 
-    The rows that share a value of `x` are the sample, usually one row a seed. From low to high is Student's 95 %
-    interval, NaN for fewer than LEAST_FOR_INTERVAL values, or the `whole` range of the values. With `geometric` means
-    and intervals are those of the logarithms.
+    The rows that share a value of `x` are the sample, usually one row for each seed. low and high are the ends of
+    Student's 95 % interval, NaN for fewer than LEAST_FOR_INTERVAL values, or with `whole` the smallest and largest
+    value. With `geometric` the mean is geometric, and the interval is that of the logarithms, transformed back.
     """
     rows = {}
     for value, values in table.groupby(x)[y]:
@@ -130,11 +136,12 @@ def line(
     shift: float = 1.0,
     **look,
 ) -> pd.DataFrame:
-    """Draw the mean of column `y` over column `x`, and how far the values spread; return what is drawn, see `means`.
+    """Draw the mean of column `y` against column `x` with its spread; return what is drawn, as `means` does.
 
-    `spread` is how: a "band" or vertical "bars" of the intervals, a band of the "range", or "seeds": a band from
-    LEAST_FOR_BAND seeds on, else a thin line for each, for which `table` has a row for each seed and `x`. All x are
-    multiplied by `shift`. With `geometric` means and intervals are of logarithms. `look` are options of `Axes.plot`.
+    `spread` is a "band" or vertical "bars" for intervals, "range" for a band from the smallest to the largest value, or
+    "seeds": a band from LEAST_FOR_BAND seeds on, otherwise a thin line for each seed, for which `table` needs one row
+    for each seed and x. All x are multiplied by `shift`. With `geometric` means and intervals are of logarithms. `look`
+    has options of `Axes.plot`.
     """
     curve = means(table, x, y, geometric, whole=spread == "range")
     curve.index *= shift
@@ -151,7 +158,10 @@ def line(
 
 
 def lines(axes: Axes, table: pd.DataFrame, hue: str, looks: Looks, x: str, y: str, **options) -> None:
-    """Draw a `line` for each value of the column `hue` that has a look; `options` are those of `line`."""
+    """Draw a `line` for each value of column `hue` that has a look in `looks`.
+
+    `options` are further arguments of the function `line`.
+    """
     for value, look in looks.items():
         part = table[table[hue] == value]
         if len(part):
@@ -168,16 +178,17 @@ _PERCENT = np.array([10, 30, 40, 50, 60, 70, 75, 80, 85, 90, 92, 94, 95, 96, 97,
 
 
 def heights(*panels: Axes) -> np.ndarray:
-    """Return the finite heights of all lines of the panels; bars and bands may go on beyond them."""
+    """Return the finite y values of all lines in `panels` as one array, without those of bars and bands."""
     of_lines = [np.ravel(np.asarray(line.get_ydata(), dtype=float)) for axes in panels for line in axes.lines]
     together = np.concatenate([*of_lines, []])
     return together[np.isfinite(together)]
 
 
 def accuracies(*panels: Axes) -> None:
-    """Let the y axis of `panels` show accuracies in per cent, with limits around their lines.
+    """Make the y axis of `panels` show accuracies (0..1) in per cent, with common limits around their lines.
 
-    The axis is logarithmic in the errors: halving their share is everywhere as long. Accuracies of 1 are at the top.
+    The axis is logarithmic in the error, 1 - accuracy: halving it is the same length everywhere. Accuracies of 1 are at
+    the top.
     """
 
     def height(accuracy: np.ndarray) -> np.ndarray:
@@ -199,7 +210,7 @@ def accuracies(*panels: Axes) -> None:
 
 
 def logarithmic(*panels: Axes) -> None:
-    """Give panels a logarithmic y axis with plain numbers, and limits around the lines of all of them."""
+    """Give `panels` a logarithmic y axis with plain numbers, and common limits around all their lines."""
     there = heights(*panels)
     there = there[there > 0]
     for axes in panels:
@@ -220,7 +231,7 @@ def ticks_at(axes: Axes, values: Iterable[SupportsFloat]) -> None:
 
 
 def rates(axes: Axes, values: Iterable[SupportsFloat]) -> None:
-    """Let the x axis be logarithmic with ticks at learning rates, written without the zero before the point."""
+    """Make the x axis logarithmic, with ticks at the learning rates `values`, written like .001."""
     axes.set(xscale="log", xlabel="learning rate at the first step")
     ticks_at(axes, values)
     axes.xaxis.set_major_formatter(lambda rate, _: f"{rate:g}".replace("0.", ".", 1))
@@ -231,9 +242,9 @@ def rates(axes: Axes, values: Iterable[SupportsFloat]) -> None:
 
 
 def counted(looks: Looks, runs: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the looks of the variants that `runs` have, for a legend, with the number of seeds in each label.
+    """Return the legend's entries for the variants in `runs`: their looks, with the number of seeds in each label.
 
-    Where the numbers differ between settings, see SETTINGS, a label has the fewest and the most.
+    If the number differs between settings (the columns SETTINGS), a label has the smallest and the largest.
     """
     settings = runs.columns.intersection(SETTINGS, sort=False)
     seeds = runs.groupby(["variant", *settings]).seed.nunique()
@@ -244,9 +255,9 @@ def counted(looks: Looks, runs: pd.DataFrame) -> list[dict[str, Any]]:
 def legend_below(
     figure: FigureBase, looks: Iterable[Look], columns: int, further: Iterable[Look] = (), title: str = ""
 ) -> None:
-    """Put one legend under all axes of the figure, in as many of `columns` as its width has room for.
+    """Put one legend below all axes of the figure, with at most `columns` columns, as many as its width has room for.
 
-    It has an entry for each of `looks`, then for SINGLE and each of `further` if something in the axes has its label.
+    It has an entry for each of `looks`. SINGLE and each of `further` follow if something in the axes has their label.
     """
     drawn = {artist.get_label() for axes in figure.axes for artist in axes.get_children()}
     entries = [*looks, *(look for look in (SINGLE, *further) if look["label"] in drawn)]
@@ -263,9 +274,10 @@ def legend_below(
 
 
 def differences(runs: pd.DataFrame, base: str, column: str, *index: str) -> pd.DataFrame:
-    """Return `column` of each variant minus that of the variant `base` in the rows of equal `index`, as "difference".
+    """Return `column` of each variant minus `column` of the variant `base`, as a column "difference".
 
-    The other columns are those of `index` and "variant". What only one of two variants has is left out.
+    Rows with equal values in the columns `index` are subtracted; the result has these columns and "variant" as well.
+    Rows that only one of two variants has are left out.
     """
     wide = runs.pivot(index=[*index], columns="variant", values=column)
     beyond = wide.drop(columns=base).sub(wide[base], axis=0).reset_index()

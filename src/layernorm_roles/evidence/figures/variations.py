@@ -37,10 +37,11 @@ MOMENTS = (dict(marker="o", mfc="white", ms=4.5), dict(marker="o", ms=4.5))
 
 
 def size_and_projection(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
-    """Draw what the size of the keys and the projection do to the accuracy: four variants, two effects, an interaction.
+    """Draw the accuracies of four variants, with large and small keys, with projection and without, and both effects.
 
-    metrics: table majority_metrics; a row for each experiment of one width and rate with the four variants of CELLS.
-    `settings` are the section majority. Panels show the steps of `analysis.majority.early_and_last`.
+    metrics: table majority_metrics; there is a row for each experiment with one width, one rate and the four variants
+    in CELLS. `settings` is the section majority of the settings. Panels show an early step and the last one, as
+    `analysis.majority.early_and_last` chooses them, and the two effects with their interaction.
     """
     variants = of_single_points(metrics).groupby("experiment", sort=False).variant
     names = [name for name, present in variants if {*LARGE, *SMALL} <= {*present}]
@@ -106,10 +107,10 @@ PROJECTED = {
 
 
 def by_d_model(metrics: pd.DataFrame) -> Figure:
-    """Draw the accuracy at the last step by the width, and its difference from that of BASE: a curve for each variant.
+    """Draw final accuracy against width, and its difference from the variant scale, with a curve for each variant.
 
-    metrics: table majority_metrics; a row of panels for every learning rate of each experiment with several widths,
-    without differences where BASE or another variant is missing.
+    metrics: table majority_metrics; there is a row of panels for each learning rate of each experiment with several
+    widths. Differences are left out where the variant scale (BASE) is missing or the only one.
     """
     metrics = _with_several(metrics, "d_model")
     looks = style.looks_of(metrics.variant, marker="o", ms=3.2)
@@ -154,9 +155,9 @@ accuracy with diverged runs. In the axes their edges have the colour of their va
 
 
 def by_rate(metrics: pd.DataFrame) -> Figure:
-    """Draw the accuracy at the last step, and the steps to a test loss, by the learning rate: a curve for each variant.
+    """Draw final accuracy, and the steps to a test loss, against the learning rate, with a curve for each variant.
 
-    metrics: table majority_metrics; a row of panels for every width of each experiment with several rates.
+    metrics: table majority_metrics; there is a row of panels for each width of each experiment with several rates.
     """
     metrics = _with_several(metrics, "base_learning_rate")
     rows = list(metrics.groupby(["experiment", "d_model"], sort=False))

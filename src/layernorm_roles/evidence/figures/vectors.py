@@ -34,10 +34,11 @@ SHORTENED = dict(
 
 
 def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Figure:
-    """Draw the keys and queries of all trained runs of a variant.
+    """Draw the keys and queries of all trained runs of a variant in three dimensions.
 
-    vectors: table majority_vectors. Beside them are the ones vector and the plane orthogonal to it, and below them the
-    lengths of keys and queries, on an axis that the paper's variants share.
+    vectors: table majority_vectors, in which `experiment` has a width of 3. The ones vector and the plane orthogonal to
+    it are drawn as well; a panel below shows the lengths of keys and queries, on an axis common to the paper's
+    variants.
     """
     trained = vectors[(vectors.experiment == experiment) & (vectors.checkpoint == "final")]
     chosen = trained[trained.variant == variant]
@@ -103,7 +104,10 @@ def _panel(axes: Axes3D, keys: np.ndarray, queries: np.ndarray, colour: str) -> 
 
 
 def plane_and_ones(axes: Axes3D, radius: float, half_length: float) -> None:
-    """Draw a disc of the plane orthogonal to the ones vector, and a line along it, in coordinates ±`half_length`."""
+    """Draw a disc in the plane orthogonal to the ones vector, and a line along the ones vector, in three dimensions.
+
+    The disc has the given `radius`; the line reaches from -half_length to half_length in each coordinate.
+    """
     angle = np.linspace(0, 2 * np.pi, 90)
     across = np.array([[1, -1, 0], [1, 1, -2]]) / np.sqrt([[2], [6]])
     disc = radius * (np.cos(angle)[:, None] * across[0] + np.sin(angle)[:, None] * across[1])
@@ -115,9 +119,9 @@ def plane_and_ones(axes: Axes3D, radius: float, half_length: float) -> None:
 def box(
     axes: Axes3D, limit: float, ticks: Sequence[int], zoom: float, view: Mapping[str, int], **look
 ) -> None:
-    """Let three equal axes reach from -limit to limit, labelled with the coordinates of a vector x.
+    """Let three axes of equal length reach from -limit to limit, with the labels x_1, x_2 and x_3.
 
-    `view` is the point of view, elev and azim in degrees; `look` are options of the labels.
+    `view` is the point of view, elev and azim in degrees; `zoom` enlarges the box; `look` has options of the labels.
     """
     for number, axis in enumerate("xyz", start=1):
         axes.set(**{f"{axis}lim": (-limit, limit), f"{axis}ticks": ticks})

@@ -27,10 +27,11 @@ _PLACE = re.compile(r"\{(\w+)(?:\.(control|value|p))?\}")
 
 
 def sections(claims: Mapping[str, Judged]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the sections of findings.html, from the judged claims by name, and the titles of what stays undecided.
+    """Return the sections of findings.html, and the titles of those that stay undecided, from the judged claims.
 
     A section is its entry in findings.yaml with the verdict on its claim, the headline for that verdict, and the
-    sentences that are true of it. Claims that `by_kept_run` has are not among the undecided.
+    sentences that are true of it. Without such a headline or sentence it is undecided; claims that `by_kept_run`
+    returns are not listed.
     """
     decided, undecided, elsewhere = [], [], {claim for _, claim, _ in by_kept_run(claims)}
     for entry in TEXT["sections"]:
@@ -44,7 +45,10 @@ def sections(claims: Mapping[str, Judged]) -> tuple[list[dict[str, Any]], list[s
 
 
 def by_kept_run(claims: Mapping[str, Judged]) -> list[tuple[str, str, Judged]]:
-    """Return what the kept reproduction found of claims that this one leaves open: headline, claim, kept verdict."""
+    """Return what the kept reproduction found on claims that this reproduction leaves open.
+
+    Each is a tuple of the headline, the name of the claim, and the claim as the kept reproduction judged it.
+    """
     found = []
     for headlines, claim in ((entry["headlines"], entry["claim"]) for entry in TEXT["sections"]):
         kept = claims[claim].kept if claim in claims else None
@@ -54,9 +58,10 @@ def by_kept_run(claims: Mapping[str, Judged]) -> list[tuple[str, str, Judged]]:
 
 
 def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
-    """Return the effects of findings.yaml as a table of texts, with their numbers in three comparisons, and verdicts.
+    """Return the table of effects in findings.html, as texts: their numbers in three comparisons, and the verdicts.
 
-    For a claim that was not run it has the kept reproduction's number, marked as such.
+    The comparisons are the paper's, the isolating one, and the one at best learning rates. For a claim that was not
+    run, the number is that of the kept reproduction, marked as such.
     """
 
     def measured(claim: str | None) -> str:
@@ -80,14 +85,17 @@ def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
 
 
 def markdown(claims: Mapping[str, Judged]) -> str:
-    """Return the README's findings as a Markdown list: those of its sentences that the verdicts make true."""
+    """Return the README's findings as a Markdown list of the sentences that the verdicts make true.
+
+    `claims` has the judged claims by name.
+    """
     return "".join(f"- {sentence}\n" for sentence in _sentences(TEXT["readme"], claims))
 
 
 def update_readme(readme: str | Path, claims: str | Path) -> None:
-    """Put a reproduction's findings between the lines BEGIN and END of `readme`; raises ValueError if it lacks one.
+    """Replace the text between the lines BEGIN and END of the file `readme` by a reproduction's findings.
 
-    `claims` is the Parquet file of the reproduction's table claims.
+    `claims` is the Parquet file of the reproduction's table claims. Raises ValueError if BEGIN or END is missing.
     """
     readme = Path(readme)
     before, begins, rest = readme.read_text(encoding="utf-8").partition(BEGIN)

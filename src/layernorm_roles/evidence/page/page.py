@@ -45,7 +45,7 @@ def write(plan: Mapping[str, Any], inputs: Inputs, out_report: str | Path, out_f
 
 
 def environment() -> Environment:
-    """Return the Jinja environment of the templates beside this file, which have parts.html.j2 as `structure`."""
+    """Return the Jinja environment of the pages' templates, with the macros of parts.html.j2 as `structure`."""
     loader = FileSystemLoader(Path(__file__).parent, encoding="utf-8")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     made.filters |= {"math": sections.mathematics, "readable": readable_html}
@@ -56,7 +56,10 @@ def environment() -> Environment:
 
 
 def readable_html(parts: Iterable[readable.Part], title: str) -> Markup:
-    """Return the parts of a readable table as HTML; tables scroll sideways, in a region that is called `title`."""
+    """Return the parts of a readable table as HTML, with each table of texts in a region that scrolls sideways.
+
+    `title` names the region for screen readers.
+    """
     return Markup("\n".join(_html(part, title) for part in parts))
 
 
@@ -86,7 +89,7 @@ class _Evidence:
         """Places of the page that hold a figure or a table: a figure and a table may have one name."""
 
     def report(self) -> dict[str, Any]:
-        """Return the variables of report.html.j2."""
+        """Return the variables with which the template report.html.j2 is rendered, by name."""
         cited = [sections.source_of(each.claim.source) for each in self.claims.values()]
         views = vectors.views(self._frame("majority_vectors") if "majority_vectors" in self.tables else None)
         return {
@@ -111,7 +114,7 @@ class _Evidence:
         }
 
     def findings(self) -> dict[str, Any]:
-        """Return the variables of findings.html.j2."""
+        """Return the variables with which the template findings.html.j2 is rendered, by name."""
         decided, open_ = findings.sections(self.claims)
         pictures = {}
         for section in decided:

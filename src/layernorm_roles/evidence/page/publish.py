@@ -16,13 +16,11 @@ LARGEST = 2_500_000
 
 
 def publish(plan: Mapping[str, Any], run: str | Path, kept: str | Path) -> None:
-    """Replace the kept reproduction, folder `kept`, by files of that in folder `run`, and by pages made of them.
+    """Replace the kept reproduction, in folder `kept`, by the finished reproduction in folder `run`.
 
-    `plan` has the reproduction's `settings`, the names of its `tables` and `figures`, and under `files` the paths in
-    `run` of all files to be copied. Of the reproduction called AGAIN only the settings, the rules and the tables that
-    claims read are kept, in the folder of that name in `kept`: by these, undecided claims are judged a second time.
-    Raises ValueError with the names of files that `run` lacks or that are damaged, and of Parquet files above LARGEST;
-    `kept` is as it was then.
+    Files are copied, and the pages are made anew from them. `plan` has the reproduction's `settings`, the names of its
+    `tables` and `figures`, and under `files` the paths in `run` of all files to be copied. Raises ValueError with the
+    names of files that are missing, damaged, or Parquet files of more than LARGEST bytes; `kept` then stays as it was.
     """
     run, kept, names = Path(run), Path(kept), list(plan["files"])
     missing = [name for name in names if not (run / name).is_file()]

@@ -24,7 +24,9 @@ Sources = Mapping[str, Mapping[str, str]]
 
 
 def source_of(named: str) -> dict[str, Any]:
-    """Return the document that a claim names as its source: the first of report.yaml with such a beginning.
+    """Return the entry in report.yaml of the document that a claim names as its source.
+
+    `named` starts with one of the beginnings in the entry. Raises StopIteration if there is no such entry.
 
     >>> source_of("Brody, Alon and Yahav 2023, Figure 3; on other data")["name"]
     'paper'
@@ -33,7 +35,9 @@ def source_of(named: str) -> dict[str, Any]:
 
 
 def command(target: str, options: str) -> str:
-    """Return the command that makes `target`, which snakemake wants before options that take several values.
+    """Return the shell command that makes `target`, with `options` after the target.
+
+    Snakemake requires this order, since some options, such as --configfile, take several values.
 
     >>> command("majority", "--configfile mine.yaml")
     'snakemake --cores all majority --configfile mine.yaml'
@@ -42,16 +46,16 @@ def command(target: str, options: str) -> str:
 
 
 def mathematics(text: str) -> Markup:
-    """Return `text` typeset and as HTML, with intervals in one piece and subscripts in W_O and d_k."""
+    """Return `text` as HTML, with true minus signs, intervals in one piece, and subscripts in names such as d_k."""
     text = re.sub(r"\[([^][ ]+), ([^][ ]+)\]", "[\\1,\u00a0\\2]", typeset(text))
     return Markup(re.sub(r"\b([Wd])_(\w)\b", r"<i>\1</i><sub>\2</sub>", str(escape(text))))
 
 
 def too_small(settings: Mapping[str, Any]) -> list[str]:
-    """Return sentences on which sizes of a reproduction are too small for verdicts; empty if none is.
+    """Return sentences that say which sizes of a reproduction are too small for verdicts; empty if none is.
 
-    `settings` have the keys of config.yaml. If the majority task is trained, its longest training must reach the step
-    at which the paper's accuracies are compared, and some variant must have enough runs for an interval.
+    `settings` has the keys of config.yaml. If the majority task is trained, its longest training must reach the step at
+    which the paper's accuracies are compared, and some variant must have enough runs for an interval.
     """
     experiments = settings.get("majority", {}).values()
     trained = [experiment for experiment in experiments if any(experiment["seeds"].values())]
@@ -66,10 +70,10 @@ def too_small(settings: Mapping[str, Any]) -> list[str]:
 
 
 def groups(claims: Iterable[Claim]) -> list[list[Claim]]:
-    """Return the claims in groups, each of one claim and those that repeat it in other settings, in their order.
+    """Return the claims in groups, each with a claim first and then those that repeat it in other settings.
 
-    A claim repeats another if its name and source begin with the other's, followed by _ and by a semicolon: faster_d3
-    with the source "...; in three dimensions" repeats faster.
+    A claim repeats another if its name begins with the other's name and _, and its source with the other's source and a
+    semicolon: faster_d3, with the source "...; in three dimensions", repeats faster. The order of claims is kept.
     """
     together: list[list[Claim]] = []
     for claim in claims:
@@ -84,7 +88,10 @@ def groups(claims: Iterable[Claim]) -> list[list[Claim]]:
 
 
 def values(sources: Sources, key: str) -> list[str]:
-    """Return the different values that `key` has in any file, sorted; a value may list several, joined by commas."""
+    """Return the distinct values that `key` has in the provenance of any file, sorted.
+
+    Where a file lists several, joined by commas, each counts by itself.
+    """
     lists = (source.get(key, "").split(", ") for source in sources.values())
     return sorted({value for values in lists for value in values if value})
 
@@ -97,7 +104,10 @@ def devices(sources: Sources) -> list[str]:
 
 
 def configurations(sources: Sources) -> list[dict[str, str]]:
-    """Return the different configurations in the files as indented JSON, each with the names of its tables."""
+    """Return the distinct configurations with which the files were made, and the names of their tables.
+
+    Each is a dict: "text" is the configuration as indented JSON, "name" the names of the tables, joined by commas.
+    """
     names: dict[str, list[str]] = {}
     for name, source in sources.items():
         names.setdefault(source.get("config") or "{}", []).append(name)

@@ -15,10 +15,10 @@ BOX = {"limit": LIMIT, "printed": {"azimuth": VIEW["azim"], "elevation": VIEW["e
 
 
 def views(vectors: pd.DataFrame | None) -> list[dict[str, Any]]:
-    """Return what the report's script shows: an entry for each trained variant of each experiment in three dimensions.
+    """Return the data for the report's interactive view: an entry for each trained variant in three dimensions.
 
-    `vectors` is the table majority_vectors, if the reproduction has it. Experiments with several widths or learning
-    rates are left out.
+    `vectors` is the table majority_vectors, or None if the reproduction lacks it; the result is then empty. Experiments
+    with several widths or learning rates are left out.
     """
     if vectors is None:
         return []
@@ -53,9 +53,10 @@ def _run(title: str, seed: int, vectors: pd.DataFrame) -> dict[str, Any]:
 
 
 def describe(title: str, geometry: pd.DataFrame, seed: int | None = None) -> str:
-    """Return a sentence on how flat the keys lie and where the queries point, from the result of `geometry_of_runs`.
+    """Return a sentence on how flat the keys lie and where the queries point, which begins with `title`.
 
-    It is about all runs together, or about the run of a seed.
+    `geometry` is the result of `analysis.majority.geometry_of_runs`, for one run if its `seed` is given, or for
+    several.
     """
     flatness, angle = geometry.flatness, geometry.angle
     flat = "all keys lie on one plane through the origin"

@@ -35,7 +35,10 @@ LEAST_OCCURRENCES, SHOWN = 10, 20
 
 
 def table_1(keys: pd.DataFrame) -> Readable:
-    """Return the shares of unselectable keys at the GPTs' attention input by variant, from table key_selectability."""
+    """Return Table 1: the percentage of unselectable keys at the attention input of GPTs, by variant and layer.
+
+    `keys` is the table key_selectability. Beside the model gpt stand the numbers that the paper reports.
+    """
     sites = ("after_norm", "after_norm_exact")
     frame = ordered(language_model.unselectable_shares(keys[keys.site.isin(sites)], texts="long"), "variant")
     paper, parts = reported()["language_model"]["table_1"], []
@@ -52,7 +55,10 @@ def table_1(keys: pd.DataFrame) -> Readable:
 
 
 def table_2(keys: pd.DataFrame) -> Readable:
-    """Return the shares of unselectable keys of GPTs before LayerNorm and after it, from table key_selectability."""
+    """Return Table 2: the percentage of unselectable keys of GPTs before LayerNorm and after it, by layer.
+
+    `keys` is the table key_selectability. Beside the model gpt stand the numbers that the paper reports.
+    """
     beside = keys[keys.site.isin(SITES)]
     frame = language_model.unselectable_shares(beside, texts="long", variant="layernorm")
     paper, parts = reported()["language_model"]["table_2"], []
@@ -65,9 +71,9 @@ def table_2(keys: pd.DataFrame) -> Readable:
 
 
 def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
-    """Return the tokens most often unselectable in the GPT without scaling, with sentences that have most of them.
+    """Return Table 3: the tokens that are unselectable most often in the GPT without scaling, and sentences.
 
-    keys: table key_selectability; tokens: table sentence_tokens.
+    keys: table key_selectability; tokens: table sentence_tokens. The sentences are those with the most such tokens.
     """
     model = language_model.without_scaling(tokens)
     if model.empty:
@@ -99,14 +105,20 @@ def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
 
 
 def table_4(keys: pd.DataFrame) -> Readable:
-    """Return the shares of unselectable keys of a BERT with LayerNorms and without any, from key_selectability."""
+    """Return Table 4: the percentage of unselectable keys in BERT with its LayerNorms and with all of them removed.
+
+    `keys` is the table key_selectability.
+    """
     frame = ordered(language_model.unselectable_shares(keys, model="bert", site="after_norm"), "variant")
     title = f"Keys of BERT with its LayerNorms, and with every one removed. {_contexts(keys, 'bert', 'sentences')}"
     return Readable(frame, [title, shares_by_layer(frame, "variant")])
 
 
 def heads(keys: pd.DataFrame) -> Readable:
-    """Return shares of keys in GPTs' heads unselectable against all keys or earlier ones, from key_selectability."""
+    """Return a readable table of the percentages of unselectable keys in the heads of GPTs, by variant and layer.
+
+    A key's rivals are all keys of its context or only those before it. `keys` is the table key_selectability.
+    """
     in_heads = keys[keys.site.isin(["head", "head_exact"]) & (keys.texts == "long")]
     rivals = {
         False: "among all keys of the context",
@@ -127,7 +139,10 @@ def heads(keys: pd.DataFrame) -> Readable:
 
 
 def baselines(metrics: pd.DataFrame) -> Readable:
-    """Return the final validation losses of all language models beside two baselines, from language_model_metrics."""
+    """Return a readable table of the final validation losses of language models beside two baselines.
+
+    `metrics` is the table language_model_metrics. The baselines are the unigram loss and the model without attention.
+    """
     frame = language_model.baselines(metrics)
     cells = {
         "model": "{.model}",
@@ -153,7 +168,10 @@ def _loss(column: str) -> Cell:
 
 
 def losses_by_rate(metrics: pd.DataFrame) -> Readable:
-    """Return the final losses of models with several learning rates or lengths, from table language_model_metrics."""
+    """Return a readable table of the final losses of models with several learning rates or training lengths.
+
+    `metrics` is the table language_model_metrics.
+    """
     frame = language_model.losses_by_rate(metrics, TRAINS)
     frame = ordered(frame, "model", "steps", "variant", "base_learning_rate")
     cells = {
@@ -179,10 +197,11 @@ def losses_by_rate(metrics: pd.DataFrame) -> Readable:
 def shares_by_layer(
     shares: pd.DataFrame, column: str, paper: Mapping[str, Sequence[float]] = {}
 ) -> pd.DataFrame:
-    """Return the result of `unselectable_shares` as a table of texts with a column for each layer.
+    """Return the result of `analysis.language_model.unselectable_shares` as texts, with a column for each layer.
 
-    Each value of `column`, one of ROWS, has a row before training, one after it and, if `paper` has the value, one of
-    the per cent that the paper reports for each layer. The last column has the undecided keys of all layers.
+    Each value of `column`, which is one of ROWS, has a row before training and one after it. If `paper` has the value,
+    a third row has the percentages that the paper reports for each layer. The last column has the undecided keys of all
+    layers.
     """
     heading, names = ROWS[column]
     rows = []

@@ -17,9 +17,9 @@ _SETTING = {
 
 
 def convergence(metrics: pd.DataFrame) -> Readable:
-    """Return the steps until the test loss reaches each threshold, for every setting and variant.
+    """Return a readable table of the steps until the test loss reaches each threshold, by setting and variant.
 
-    Readers see experiments with one width and learning rate alone.
+    `metrics` is the table majority_metrics. Readers see only experiments with one width and one learning rate.
     """
 
     def ratio(row) -> str:
@@ -38,7 +38,10 @@ def convergence(metrics: pd.DataFrame) -> Readable:
 
 
 def rates(metrics: pd.DataFrame) -> Readable:
-    """Return final accuracy, loss and steps to a test loss by learning rate, of experiments that have several."""
+    """Return a readable table of final accuracy, final loss and steps to a test loss, by variant and learning rate.
+
+    `metrics` is the table majority_metrics, of which experiments with several learning rates are taken.
+    """
 
     def accuracy(row) -> str:
         ends = (row.accuracy_low, row.accuracy_high) if row.runs > 2 else (np.nan, np.nan)
@@ -59,7 +62,10 @@ def rates(metrics: pd.DataFrame) -> Readable:
 
 
 def widths(metrics: pd.DataFrame) -> Readable:
-    """Return what projection costs in test accuracy by width, of experiments that have several widths."""
+    """Return a readable table of what projection costs in final test accuracy, by variant and width.
+
+    `metrics` is the table majority_metrics, of which experiments with several widths are taken.
+    """
 
     def cost(row) -> str:
         return MISSING if row.variant == "scale" else estimate(row.cost, row.cost_low, row.cost_high, "+.1f")
@@ -76,7 +82,10 @@ def widths(metrics: pd.DataFrame) -> Readable:
 
 
 def size_and_projection(metrics: pd.DataFrame) -> Readable:
-    """Return the effects of the size of attention's input and of projection on steps to TEST_LOSS and on accuracy."""
+    """Return a readable table of the effects of the attention input's size and of projection.
+
+    They are effects on the steps to TEST_LOSS and on accuracy. `metrics` is the table majority_metrics.
+    """
 
     def effect(part: pd.DataFrame, name: str) -> str:
         row = part.loc[name]

@@ -25,7 +25,10 @@ LEAST_CONTEXTS, SHOWN = 3, 10
 
 
 def ceilings(table: pd.DataFrame) -> Readable:
-    """Return the shares of keys in heads that cannot get ½, 1/10 or 1/100 of attention, from attention_ceilings."""
+    """Return a readable table of the (key, head) pairs that cannot get ½, 1/10 or 1/100 of a query's attention.
+
+    `table` is the table attention_ceilings, on pretrained models. Quantiles of the ceilings are shown as well.
+    """
     shares, quantiles = pretrained.shares_below(table), pretrained.quantiles(table)
     parts: list[Part] = []
     for model in dict.fromkeys(shares.model):
@@ -46,7 +49,10 @@ def ceilings(table: pd.DataFrame) -> Readable:
 
 
 def ceilings_by_token(table: pd.DataFrame) -> Readable:
-    """Return the tokens whose keys in pretrained heads can get least attention, and most, from token_ceilings."""
+    """Return a readable table of the tokens whose keys can get the least attention in pretrained heads, and the most.
+
+    `table` is the table token_ceilings.
+    """
     frame = pretrained.tokens_below(table)
     parts: list[Part] = []
     cells = {
@@ -71,7 +77,10 @@ def ceilings_by_token(table: pd.DataFrame) -> Readable:
 
 
 def cut_heads(keys: pd.DataFrame) -> Readable:
-    """Return the shares of unselectable keys of heads cut to their first principal components, from pretrained_keys."""
+    """Return a readable table of the percentages of unselectable keys in heads cut to fewer dimensions.
+
+    The dimensions are the first principal components of a head's keys. `keys` is the table pretrained_keys.
+    """
     frame = pretrained.cut_heads(keys)
     parts: list[Part] = []
     for model, here in frame.groupby("model", sort=False):

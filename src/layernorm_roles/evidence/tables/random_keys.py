@@ -10,7 +10,10 @@ SHOWN = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
 
 
 def gaussian_law(law: pd.DataFrame) -> Readable:
-    """Return from how many Gaussian keys on a share of them is unselectable, by dimension, from table gaussian_law."""
+    """Return a readable table of the number of Gaussian keys from which on a share of them is unselectable.
+
+    `law` is the table gaussian_law. There is a row for each dimension and a column for each share.
+    """
     thresholds = law.pivot(index="d", columns=["share", "causal"], values="n")
     cells: dict[str, Cell] = {"d": "{.name}"}
     for share, causal in sorted(thresholds.columns, key=lambda column: (column[1], column[0])):

@@ -39,9 +39,10 @@ NORM = {"norm": lambda row: label(row.variant)}
 
 
 def grid(rows: Iterable[Any] | pd.DataFrame, cells: Mapping[str, Cell], texts: int = 1) -> pd.DataFrame:
-    """Return a table of texts with a row for each of `rows` and a column for each of `cells`, which name and make it.
+    """Return a table of texts with a row for each of `rows` and a column for each of `cells`.
 
-    The first `texts` columns are aligned to the left, the others, which have numbers, to the right.
+    The keys of `cells` name the columns, and the values make a text from a row. The first `texts` columns are aligned
+    to the left, the others, which have numbers, to the right.
     """
     makers = [cell.format if isinstance(cell, str) else cell for cell in cells.values()]
     rows = rows.itertuples() if isinstance(rows, pd.DataFrame) else rows
@@ -57,9 +58,10 @@ LayeredRow = tuple[Sequence[str], Mapping[int, str], Sequence[str]]
 def layered(
     before: Sequence[str], rows: Sequence[LayeredRow], after: Sequence[str], texts: int
 ) -> pd.DataFrame:
-    """Return a table of texts with a column for each layer of any row, between the columns `before` and `after`.
+    """Return a table of texts with a column for each layer that a row has, between the columns `before` and `after`.
 
-    The first `texts` columns are aligned to the left, the others to the right.
+    A row gives its first cells, its cells by number of the layer, and its last cells; a layer that it lacks shows a
+    dash. The first `texts` columns are aligned to the left, the others to the right.
     """
     layers = sorted(set().union(*(cells for _, cells, _ in rows)))
     filled = [[*first, *(cells.get(n, MISSING) for n in layers), *last] for first, cells, last in rows]
@@ -79,7 +81,10 @@ def ordered(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
 
 
 def make(table: Table, frames: Mapping[str, pd.DataFrame]) -> Readable:
-    """Make a readable table that shown.yaml lists from data frames, given by the names of their Parquet tables."""
+    """Return the readable table that the entry `table` of shown.yaml describes.
+
+    `frames` has data frames by the names of their Parquet tables.
+    """
     function = resolve_name(f"layernorm_roles.evidence.tables.{table.group}:{table.name}")
     made = function(*(frames[name] for name in table.inputs))
     if made.frame.empty and table.none:
@@ -111,7 +116,10 @@ def _markdown(part: Part) -> str:
 
 
 def html(grid: pd.DataFrame) -> str:
-    """Return a table of texts as HTML, with the class texts-N for N columns of texts, and dense for many columns."""
+    """Return a table of texts, made by the function `grid`, as HTML.
+
+    Its CSS classes are texts-N, if N columns are texts, and dense, if it has more than eight columns.
+    """
     classes = [f"texts-{grid.attrs['texts']}", *(["dense"] if grid.shape[1] > 8 else [])]
     return grid.to_html(index=False, border=0, classes=classes, justify="unset")
 
@@ -135,10 +143,10 @@ def _block(text: str) -> str:
 
 
 def sentence(tokens: Iterable[tuple[str, bool]]) -> str:
-    """Return a sentence from its tokens, each a text and whether it is marked; marked characters stand in ⟦ ⟧.
+    """Return a sentence from its tokens, pairs of a text and whether it is marked, with marked characters in ⟦ ⟧.
 
-    Neighbouring U+FFFD, a character that is split among tokens, become one `SPLIT_CHARACTER`, marked if one of them is.
-    Neighbouring marked characters share brackets, spaces are never marked.
+    A character that is split among tokens, neighbouring U+FFFD, becomes one `SPLIT_CHARACTER`, which is marked if a
+    part of it is. Neighbouring marked characters share a pair of brackets. Spaces are never marked.
 
     >>> sentence([("The", False), (" w", False), ("ire", True), ("\\ufffd", False), ("\\ufffd", True)])
     'The w⟦ire□⟧'

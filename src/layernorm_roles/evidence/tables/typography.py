@@ -29,7 +29,9 @@ def number(value: float) -> str:
 
 
 def percent(value: float | int) -> str:
-    """Return a number in per cent as text: one decimal, or one digit if it is small, so that only zero looks like it.
+    """Return a number in per cent as text with one decimal; a dash for NaN.
+
+    A number below 0.05 keeps one significant digit, so that only zero is written as 0.
 
     >>> percent(12.34), percent(0.05), percent(0.004), percent(0.00002), percent(0), percent(float("nan"))
     ('12.3', '0.1', '0.004', '2\\xa0×\\xa010⁻⁵', '0', '–')
@@ -40,10 +42,10 @@ def percent(value: float | int) -> str:
 
 
 def estimate(mean: float, low: float, high: float, write: str | Callable[[float], str]) -> str:
-    """Return "mean [low, high]" of a mean and its interval; `write` turns a number into text, or is its format.
+    """Return the text "mean [low, high]" for a mean and its interval.
 
-    Without the interval if that is NaN; "≥ mean" or "≤ mean" if one end of it is infinite; a dash if both ends are or
-    the mean is NaN.
+    `write` is a format, or a function that turns a number into text. A NaN interval is left out. If one end is
+    infinite, the text is "≥ mean" or "≤ mean"; if both are, or if the mean is NaN, it is a dash.
 
     >>> estimate(-1.26, -2.0, 3.0, ".1f"), estimate(2.0, 1.0, np.inf, ".0f"), estimate(2.0, np.nan, np.nan, ".0f")
     ('−1.3 [−2.0, 3.0]', '≥ 2', '2')
@@ -79,7 +81,7 @@ def measured(mean: float, low: float, high: float, unit: str = "") -> str:
 def typeset(text: str | float | None) -> str:
     """Return `text` with true minus signs, powers of ten and apostrophes; empty for NaN or None.
 
-    Differences and per cents do not break over lines.
+    The spaces in differences and before per cent signs become no-break spaces.
 
     >>> typeset("LayerNorm's share is -2.5 % [-3e-05, n - 1]")
     'LayerNorm’s share is −2.5\\xa0% [−3\\xa0×\\xa010⁻⁵, n\\xa0−\\xa01]'

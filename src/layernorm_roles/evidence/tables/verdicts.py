@@ -20,7 +20,7 @@ NOT_RUN = "not run here"
 
 
 class Judged(NamedTuple):
-    """A claim, its row of table claims with the columns that `on_common_scale` adds, and texts of its numbers."""
+    """A claim, its row of table claims with the columns that `on_common_scale` adds, and its numbers as texts."""
 
     claim: Claim
     row: pd.Series
@@ -29,7 +29,7 @@ class Judged(NamedTuple):
 
     @property
     def word(self) -> str:
-        """The claim's verdict, with NOT_RUN in place of "not tested" if there are no runs for it."""
+        """The claim's verdict as readers see it: NOT_RUN in place of "not tested" if it has no runs."""
         not_run = self.row.verdict == Verdict.NOT_TESTED and self.row.n_seeds == 0
         return NOT_RUN if not_run else self.row.verdict
 
@@ -45,7 +45,7 @@ class Judged(NamedTuple):
 
     @property
     def size(self) -> str:
-        """The claim's effect in per cent of the reported one, with its interval; empty if none is reported."""
+        """The claim's effect in per cent of the reported one, with its interval; empty if one is not known."""
         if pd.isna(self.row.effect):
             return ""
         mean, low, high = (whole(100 * value) for value in self.row[["effect", "low", "high"]])
@@ -58,7 +58,10 @@ class Judged(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """The claim's verdict, what else passes its test, p if the correction leaves it open, and the kept verdict."""
+        """The claim's verdict and what qualifies it, separated by semicolons.
+
+        These are what else passes the test, p if Holm's correction leaves the claim open, and the kept verdict.
+        """
         said = [self.word]
         if pd.notna(self.row.also_passed_by):
             said.append(f"{self.row.also_passed_by} pass too")
@@ -70,9 +73,9 @@ class Judged(NamedTuple):
 
 
 def judged(claims: pd.DataFrame) -> dict[str, Judged]:
-    """Return the claims of the table `claims` with their rows by name, in the order of the report.
+    """Return the judged claims of the table `claims` by name, in the order of the report.
 
-    Under "kept" in its attrs the table may have rows of the kept reproduction's claims.csv, by claim.
+    Rows of the kept reproduction's claims.csv, by claim, may stand under "kept" in `claims.attrs`.
     """
     rows, kept = on_common_scale(claims).set_index("claim"), claims.attrs.get("kept", {})
     there = [(claim, rows.loc[claim.name]) for claim in CLAIMS if claim.name in rows.index]
@@ -87,14 +90,17 @@ def _kept(claim: Claim, row: pd.Series, kept: Mapping[str, str] | None) -> Judge
 
 
 def whole(value: float) -> str:
-    """Return a number as text without decimals, with a true minus sign; infinity as its sign, NaN as MISSING."""
+    """Return a number as text without decimals, with a true minus sign; ∞ for infinity and MISSING for NaN."""
     if pd.isna(value):
         return MISSING
     return f"{value:,.0f}".replace("-0", "0").replace("-", "−").replace("inf", "∞")
 
 
 def claims(table: pd.DataFrame) -> Readable:
-    """Return all claims of the table claims: what is measured, found and reported, the control, and the verdict."""
+    """Return a readable table of all claims: what is measured, found and reported, the control, and the verdict.
+
+    `table` is the table claims.
+    """
 
     def control(judged: Judged) -> str:
         """The number of the isolating comparison if it has one, and what it is: the first of the claim's controls."""
@@ -116,7 +122,10 @@ def claims(table: pd.DataFrame) -> Readable:
 
 
 def rows_of(table: pd.DataFrame, claim: str) -> list[pd.DataFrame]:
-    """Return the rows of the table comparisons that are behind a claim as a table of texts; no table without any."""
+    """Return the comparisons behind a claim as a table of texts, in a list that is empty if there are none.
+
+    `table` is the table comparisons.
+    """
 
     def found(row: Any) -> str:
         unit = "" if pd.isna(row.unit) else row.unit

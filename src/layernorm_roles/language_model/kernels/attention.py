@@ -16,7 +16,10 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def empty_dropout_mask(heads: int, n: int) -> UInt16[Tensor, "heads n masks"]:
-    """An uninitialised dropout mask for n queries and n keys of each head, LANES bits an element; LANES divides n."""
+    """An uninitialised dropout mask, with a bit for each head, query and key, for n queries and n keys of each head.
+
+    An element holds the bits of LANES (16) keys. `n` is a multiple of LANES.
+    """
     return torch.empty(heads, n, -(-n // LANES // (2 * WORDS)) * 2 * WORDS, dtype=torch.uint16)
 
 
@@ -53,11 +56,12 @@ def _draw(write, mask, row, column, key, counter, threshold):
 
 @jit
 def draw_dropout_mask(mask, first, key, threshold):
-    """Draw which attention weights dropout keeps, as bits: bit l of mask[h, i, m] is for query i, key m * LANES + l.
+    """Draw at random which attention weights dropout keeps, and write the result to the bits of `mask`.
 
-    A set bit means that the weight is kept, which has probability threshold / 2^16. A bit is a function of the two
-    integers of `key`, of the head's number h + `first`, and of the positions of query and key. `mask` has the shape
-    (heads, n, n / LANES rounded up to a multiple of 2 * WORDS); bits of keys after the query are arbitrary.
+    Bit l of mask[h, i, m] is for head h, query i and key m * LANES + l, where LANES is 16. It is set if the weight is
+    kept, which has probability threshold / 2^16. A bit is a function of the two integers of `key`, of the head's number
+    h + `first`, and of the positions of query and key. `mask` has the shape (heads, n, n / LANES rounded up to a
+    multiple of 4); bits of keys after the query are arbitrary.
     """
     heads, n, _ = mask.shape
     for h in range(heads):
@@ -111,13 +115,13 @@ def _set_shifts(q, k, shift, block):
 
 @jit
 def attention_forward(qkv, mask, scale, heads, out, log_total, block):
-    """Causal attention: write each query's weighted mean of the values to `out`, and its log-sum-exp to `log_total`.
+    """Compute causal attention: write the outputs to `out`, and each query's log-sum-exp of scores to `log_total`.
 
     The last axis of qkv (batch, n, 3 d_model) has the queries of all heads, one head after another, then all keys, then
-    all values; that of out (batch, n, d_model) has the heads' outputs. log_total (batch * heads, padded(n)) has a row
-    for each head of each sequence; only rows heads[0] to heads[1] - 1 are computed. Attention weights whose bit in
-    `mask` (see `draw_dropout_mask`) is not set become 0, the others are multiplied by `scale`; without dropout `mask`
-    is None. `block` is `softmax.unrolled(d_head)`.
+    all values. The last axis of out (batch, n, d_model) has the heads' outputs, one after another. log_total (batch *
+    heads, padded(n)) has a row for each head of each sequence; only rows heads[0] to heads[1] - 1 are computed.
+    Attention weights whose bit in `mask` (see `draw_dropout_mask`) is not set become 0, the others are multiplied by
+    `scale`. Without dropout `mask` is None and `scale` 1. `block` is `softmax.unrolled(d_head)`.
     """
     n, d_model = log_total.shape[1], out.shape[2]
     d = d_model * len(qkv) // len(log_total)
@@ -151,11 +155,12 @@ def attention_forward(qkv, mask, scale, heads, out, log_total, block):
 
 @jit
 def attention_backward(qkv, mask, scale, heads, out, log_total, out_grad, qkv_grad, block):
-    """Write the loss's gradient with respect to qkv to qkv_grad, for the heads heads[0] to heads[1] - 1 of a batch.
+    """Compute the backward pass of causal attention: write the loss's gradient with respect to qkv to `qkv_grad`.
 
-    Other arguments are those of `attention_forward`, its results `out` and `log_total`, and `out_grad`, the loss's
-    gradient with respect to `out`. If p are the attention weights of a query, the gradient with respect to its scores
-    is p (v.out_grad - out.out_grad), where v.out_grad counts as 0 for keys that dropout removed.
+    `out` and `log_total` are what `attention_forward` wrote, whose docstring explains the other arguments, and
+    `out_grad` is the loss's gradient with respect to `out`. Only the heads from heads[0] to heads[1] - 1 of a batch are
+    computed. If p are the attention weights of a query, and v the values times `scale`, the gradient with respect to
+    its scores is p (v.out_grad - out.out_grad), where v.out_grad counts as 0 for keys that dropout removed.
     """
     n, d_model = log_total.shape[1], out.shape[2]
     d = d_model * len(qkv) // len(log_total)

@@ -21,8 +21,8 @@ LEAST = np.float32(-np.inf)
 def columns(t: Float[Tensor, "n d"]) -> Float[Tensor, "rows columns"]:
     """Transpose a matrix of n tokens by d features to the kernels' layout, a row for each feature, padded with zeros.
 
-    Rows are padded to whole blocks (see `unrolled`), columns to at least `padded(n)`. A row takes an odd number of
-    cache lines: in rows of 4,096 bytes, elements of one column would evict each other from the first-level cache.
+    There are a multiple of len(unrolled(d)) rows and at least `padded(n)` columns. A row takes an odd number of cache
+    lines: if it took 4,096 bytes, elements of one column would evict each other from the first-level cache.
     """
     n, d = t.shape
     block = len(unrolled(d))
@@ -32,29 +32,34 @@ def columns(t: Float[Tensor, "n d"]) -> Float[Tensor, "rows columns"]:
 
 
 def padded(n: int) -> int:
-    """The number of columns that the kernels compute for n tokens: n rounded up to a multiple of LANES."""
+    """The number of columns that the kernels compute for n tokens: n rounded up to a multiple of LANES (16)."""
     return -(-n // LANES) * LANES
 
 
 def unrolled(d: int) -> tuple[int, ...]:
-    """A tuple of 2, 4 or 8 zeros, as many as vectors of d features have features in a block: at least d, or 8.
+    """A tuple of zeros whose length, 2, 4 or 8, is the number of features that the kernels process together.
 
-    Over a block a compiled loop is unrolled, which numba does by the length of a tuple.
+    It is the smallest of the three that is at least d, or 8 for larger d. Kernels take it as `block`, because numba
+    unrolls a compiled loop by the length of a tuple.
     """
     return (0,) * next(block for block in (2, 4, 8) if block >= min(d, 8))
 
 
 @inlined
 def tile_columns(d):
-    """The number of keys in a tile: as many as let `d` rows fill a third of a 48 KB cache, from 64 up to 512."""
+    """The number of keys that the kernels process together (a tile), for arrays with a row for each of `d` features.
+
+    It is a number from 64 to 512. Within these limits, `d` float32 rows with so many columns fill about a third of a 48
+    KB cache.
+    """
     return min(512, max(64, 4096 // d // LANES * LANES))
 
 
 @inlined
 def scores(start, q, i, k, j, block):
-    """The scores start[g] + q_{i+g} . k of the LANES keys k from column j on, as a tuple of one vector for each query.
+    """The scores start[g] + q_{i+g} . k of the LANES (16) keys k from column j of `k` on, as a tuple of vectors.
 
-    g counts the members of `start`; column i + g of `q` is the query, and the columns of `k` are the keys. `block` is
+    The tuple has a vector for each member g of the tuple `start`; query i + g is that column of `q`. `block` is
     `unrolled` of the number of features.
     """
     for c in range(0, len(q), len(block)):
@@ -64,11 +69,12 @@ def scores(start, q, i, k, j, block):
 
 @inlined
 def exponentials(q, i, k, first, stop, seen, more, start, e, origin, totals, block):
-    """Set e[g, j - origin] to exp(start[i + g] + q_{i+g} . k_j) for g < TOGETHER and keys `first` <= j < `stop`.
+    """Set e[g, j - origin] to exp(start[i + g] + q_{i+g} . k_j), for queries i + g of a group and keys j of a tile.
 
-    Query i sees the first `seen` keys, and each further query `more` keys more than the query before it; for other keys
-    e is set to 0, but only within the last LANES keys before `stop`. The sums over keys are added to the rows of
-    `totals`, split over its LANES columns.
+    The group has TOGETHER (8) queries, columns of `q`; the tile has the keys `first` <= j < `stop`, columns of `k`.
+    Query i sees the first `seen` keys, and each further query `more` keys more than the query before it; for keys that
+    a query does not see e is set to 0, but only within the last LANES (16) keys before `stop`. The sums over keys are
+    added to the rows of `totals`, split over LANES columns. `block` is `unrolled` of the number of features.
     """
     begun, total = vectors.splats(start, i), vectors.load_tile(totals, 0, GROUP)
     for j in range(first, stop, LANES):
@@ -82,7 +88,11 @@ def exponentials(q, i, k, first, stop, seen, more, start, e, origin, totals, blo
 
 @inlined
 def add_means(e, v, first, stop, origin, sums):
-    """Add to `sums`, for each query g and feature c, the sum of e[g, j - origin] v[c, j] over `first` <= j < `stop`."""
+    """Add sum_j e[g, j - origin] v[c, j], over keys `first` <= j < `stop`, to `sums`, for each query g and feature c.
+
+    `e` holds the weights of keys for each query, and the columns of `v` are the keys' values. `mean_of` reads a number
+    from `sums`.
+    """
     for c in range(0, len(v), 2):
         total = vectors.load_tile(sums[c // 2], 0, GROUP + GROUP)
         for j in range(first, stop, LANES):
@@ -92,13 +102,17 @@ def add_means(e, v, first, stop, origin, sums):
 
 @inlined
 def mean_of(sums, g, c):
-    """The sum over keys, for query g and feature c, that `add_means` has stored in `sums`."""
+    """The weighted sum of feature c of the values, over keys, that `add_means` has stored in `sums` for query g."""
     return vectors.row_sum(sums[c // 2], 2 * g + c % 2)
 
 
 @inlined
 def add_outer(e, x, i, first, stop, origin, out, block):
-    """Add to out[c, j] the products e[g, j - origin] x[c, i + g], summed over queries g, for `first` <= j < `stop`."""
+    """Add sum_g e[g, j - origin] x[c, i + g], over queries g, to out[c, j], for each feature c and key j.
+
+    The keys are `first` <= j < `stop`, the queries 0 <= g < TOGETHER (8). `block` is `unrolled` of the number of
+    features.
+    """
     for j in range(first, stop, LANES):
         together = vectors.load_tile(e, j - origin, GROUP)
         for c in range(0, len(x), len(block)):
@@ -107,7 +121,10 @@ def add_outer(e, x, i, first, stop, origin, out, block):
 
 @inlined
 def largest_score(q, i, k, seen, block):
-    """The largest score of query i, column i of `q`, with the first `seen` keys, the columns of `k`."""
+    """The largest inner product of query i with one of the first `seen` keys.
+
+    Queries and keys are the columns of `q` and `k`. `block` is `unrolled` of the number of features.
+    """
     best = (vectors.splat(LEAST),)
     for j in range(0, seen, LANES):
         score = scores((vectors.splat(ZERO),), q, i, k, j, block)

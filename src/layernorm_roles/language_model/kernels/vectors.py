@@ -34,7 +34,7 @@ GROUP: Any = (0,) * TOGETHER
 
 
 class Lanes(types.Type):
-    """The numba type of a vector of LANES float32 numbers."""
+    """The numba type of a SIMD vector of LANES (16) float32 numbers."""
 
     def __init__(self):
         super().__init__(name="Lanes")
@@ -52,23 +52,23 @@ class _LanesModel(models.PrimitiveModel):
 
 
 class Code:
-    """Emits LLVM instructions into the kernel that is being compiled, for functions decorated with `instruction`."""
+    """A writer of LLVM instructions into the kernel being compiled, for functions decorated with `instruction`."""
 
     def __init__(self, builder: ir.IRBuilder):
         self.builder = builder
 
     def constant(self, x: float, type_: ir.Type = _FLOATS) -> ir.Constant:
-        """The constant vector whose LANES entries all equal the Python number x."""
+        """The LLVM constant of vector type `type_` whose LANES (16) entries all equal the Python number x."""
         return ir.Constant(type_, [x] * LANES)
 
     def splat(self, x: ir.Value, type_: ir.Type = _FLOATS) -> ir.Value:
-        """The vector whose LANES entries all equal the LLVM value x."""
+        """The LLVM vector of type `type_` whose LANES (16) entries all equal the LLVM value x."""
         undefined, first = ir.Constant(type_, ir.Undefined), ir.Constant(ir.IntType(32), 0)
         one = self.builder.insert_element(undefined, x, first)
         return self.builder.shuffle_vector(one, undefined, self.constant(0, INTS))
 
     def integers(self, x: ir.Value) -> ir.Value:
-        """The vector of 32-bit integers whose LANES entries all equal the LLVM integer x, which is truncated."""
+        """The LLVM vector whose LANES (16) entries all equal the LLVM integer x, truncated to 32 bits."""
         return self.splat(self.builder.trunc(x, ir.IntType(32)), INTS)
 
     def multiply_add(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
@@ -96,22 +96,22 @@ class Array:
         return self.builder.load(self.pointer(*place))
 
     def load(self, *place: ir.Value) -> ir.Value:
-        """The vector of LANES elements along the array's last axis that begin at the indices `place`."""
+        """The vector of LANES (16) elements along the array's last axis, beginning at the indices `place`."""
         vector = self.builder.bitcast(self.pointer(*place), _FLOATS.as_pointer())
         return self.builder.load(vector, align=4)
 
     def store(self, x: ir.Value, *place: ir.Value) -> None:
-        """Write the vector x to the LANES elements along the array's last axis that begin at the indices `place`."""
+        """Write the vector x to LANES (16) elements along the array's last axis, beginning at the indices `place`."""
         vector = self.builder.bitcast(self.pointer(*place), _FLOATS.as_pointer())
         self.builder.store(x, vector, align=4)
 
 
 def instruction(result: types.Type | Callable[..., types.Type]) -> Callable:
-    """A decorator that makes of a function which emits LLVM instructions one that compiled kernels can call.
+    """A decorator by which compiled kernels can call a function that emits LLVM instructions.
 
-    The decorated function takes a `Code`, which the kernel's call leaves out, then the arguments of the call: as an
-    `Array` for an array, a list for a tuple, and an LLVM value otherwise. It returns an LLVM value, a list for a tuple,
-    or None. `result` is the numba type of what it returns, or a function from the arguments' numba types to that type.
+    Kernels call the function without its first argument, a `Code`. The function gets an `Array` for each array, a list
+    for each tuple, and an LLVM value for every other argument. It returns an LLVM value, a list for a tuple, or None.
+    `result` is the numba type of what it returns, or a function from the arguments' numba types to that type.
     """
 
     def decorate(function: Callable) -> Callable:
@@ -145,19 +145,25 @@ def _first(given: types.Type, *_) -> types.Type:
 
 @instruction(_lanes)
 def splat(write, x):
-    """The vector whose LANES entries all equal x."""
+    """The vector whose LANES (16) entries all equal the number x."""
     return write.splat(x)
 
 
 @instruction(_first)
 def exp(write, x):
-    """exp of each vector in the tuple x of numbers <= 0, to 3 units in the last place; below -87 it is exp(-87)."""
+    """The exponentials of the numbers in a tuple x of vectors, all at most 0, to 3 units in the last place.
+
+    For numbers below -87 the result is exp(-87).
+    """
     return [write_exp(write.builder, member, quick=True) for member in x]
 
 
 @instruction(_first)
 def first_lanes(write, vectors, count, more, other):
-    """The tuple `vectors` with the number `other` in all but the first count + g * more lanes of each vectors[g]."""
+    """The tuple `vectors` with all but the first entries (lanes) of each vector replaced by the number `other`.
+
+    vectors[g] keeps its first count + g * more entries.
+    """
     builder, places, chosen = write.builder, ir.Constant(INTS, list(range(LANES))), []
     for x in vectors:
         inside = builder.icmp_signed("<", places, write.integers(count))
@@ -168,7 +174,7 @@ def first_lanes(write, vectors, count, more, other):
 
 @instruction(types.UniTuple(_lanes, TOGETHER))
 def splats(write, numbers, i):
-    """A tuple of TOGETHER vectors: all LANES entries of vector n equal numbers[i + n]."""
+    """A tuple of TOGETHER (8) vectors: all LANES (16) entries of vector n equal numbers[i + n]."""
     return [write.splat(numbers.element(write.plus(i, n))) for n in range(TOGETHER)]
 
 
@@ -205,19 +211,22 @@ def _folded(write: Code, x: ir.Value, combine: Callable[..., ir.Value]) -> ir.Va
 
 @instruction(types.float32)
 def row_sum(write, a, row):
-    """The sum of the LANES elements a[row, :LANES]."""
+    """The sum of the first LANES (16) elements of row `row` of the array `a`."""
     return _folded(write, a.load(row, row.type(0)), lambda builder, x, y: builder.fadd(x, y))
 
 
 @instruction(types.float32)
 def lane_maximum(write, x):
-    """The largest of the LANES numbers in the vector x."""
+    """The largest of the LANES (16) numbers in the vector x."""
     return _folded(write, x, _larger)
 
 
 @instruction(_first)
 def add_dots(write, sums, a, i, b, row, j, block):
-    """The vectors sums[g] + sum over c < len(block) of a[row + c, i + g] b[row + c, j : j + LANES], for every g."""
+    """The tuple `sums` of vectors, increased by inner products of columns of `a` with LANES (16) columns of `b`.
+
+    The sum over c < len(block) of a[row + c, i + g] b[row + c, j : j + LANES] is added to sums[g], for every g.
+    """
     for c in range(len(block)):
         vector = b.load(write.plus(row, c), j)
         weights = (write.splat(a.element(write.plus(row, c), write.plus(i, g))) for g in range(len(sums)))
@@ -227,7 +236,10 @@ def add_dots(write, sums, a, i, b, row, j, block):
 
 @instruction(_first)
 def add_means_of(write, sums, vectors, v, row, j):
-    """The vectors sums[2 * g + c] + vectors[g] v[row + c, j : j + LANES] for all g and for c = 0 and 1."""
+    """The tuple `sums` of vectors, increased by the products of each of `vectors` with parts of two rows of `v`.
+
+    vectors[g] v[row + c, j : j + LANES] is added to sums[2 * g + c], for every g and for c = 0 and 1; LANES is 16.
+    """
     values = [v.load(write.plus(row, c), j) for c in (0, 1)]
     products = ((x, y) for x in vectors for y in values)
     return [write.multiply_add(x, y, total) for (x, y), total in zip(products, sums, strict=True)]
@@ -235,7 +247,11 @@ def add_means_of(write, sums, vectors, v, row, j):
 
 @instruction(types.none)
 def add_products(write, vectors, weights, query, a, row, column, like):
-    """Add sum over g of vectors[g] weights[r, query + g] to a[r, column:][:LANES] in len(like) rows r from `row` on."""
+    """Add sums of products of `vectors` and numbers in `weights` to LANES (16) columns of the array `a`.
+
+    The sum over g of vectors[g] weights[r, query + g] is added to a[r, column : column + LANES] in len(like) rows r,
+    from `row` on.
+    """
     for c in range(len(like)):
         place = write.plus(row, c)
         total = a.load(place, column)
@@ -247,20 +263,23 @@ def add_products(write, vectors, weights, query, a, row, column, like):
 
 @instruction(lambda a, j, like: types.UniTuple(_lanes, len(like)))
 def load_tile(write, a, j, like):
-    """The tuple of the vectors of `a` that begin at (0, j), (1, j) and so on, as many as `like` has members."""
+    """The tuple of the vectors of LANES (16) elements of the array `a` that begin at (0, j), (1, j) and so on.
+
+    It has as many vectors as the tuple `like` has members.
+    """
     return [a.load(j.type(n), j) for n in range(len(like))]
 
 
 @instruction(types.none)
 def store_tile(write, vectors, a, j):
-    """Write each vectors[n] of a tuple to the LANES elements of `a` that begin at (n, j)."""
+    """Write each vector vectors[n] of a tuple to the LANES (16) elements of the array `a` that begin at (n, j)."""
     for n, x in enumerate(vectors):
         a.store(x, j.type(n), j)
 
 
 @instruction(_first)
 def where(write, vectors, mask, row, column):
-    """The tuple `vectors`, with 0 in lane l of vectors[g] unless bit l of mask[row + g, column] is set (dropout)."""
+    """The tuple `vectors` after dropout: entry l of vectors[g] is 0 unless bit l of mask[row + g, column] is set."""
     builder, type_ = write.builder, ir.VectorType(ir.IntType(1), LANES)
     words = (mask.element(write.plus(row, g), column) for g in range(len(vectors)))
     bits = [builder.bitcast(word, type_) for word in words]

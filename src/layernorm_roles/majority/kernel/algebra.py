@@ -13,7 +13,7 @@ from layernorm_roles.majority.kernel.arrays import inlined
 
 
 class ClassAttention(NamedTuple):
-    """Queries, keys, values and attention weights of the majority task's classes (kinds of token), a row for each."""
+    """Queries, keys, values and attention weights of all classes of the majority task, with a row for each class."""
 
     q: Float[np.ndarray, "C d"]
     k: Float[np.ndarray, "C d"]
@@ -35,7 +35,10 @@ def _add_product(a, b, out):
 
 @inlined
 def attend(t):
-    """The `ClassAttention` (queries, keys, values and attention weights of all classes) of `t`, a `LossParameters`."""
+    """Compute the queries, keys, values and attention weights of all classes from `t`, a `LossParameters`.
+
+    The result is a `ClassAttention` in float64.
+    """
     classes, d = t.normed.shape
     in_weight = t.in_weight.reshape(3, d, d)
     qkvu, a = np.zeros((4, classes, d)), np.zeros((classes, classes))
@@ -54,7 +57,10 @@ def attend(t):
 
 @inlined
 def fold(t, s, w):
-    """Fill the `PairWeights` `w` from the `LossParameters` `t`, and from the `ClassAttention` `s` computed from it."""
+    """Write to the `PairWeights` `w` the arrays that the kernel makes of the model's parameters.
+
+    `t` is a `LossParameters`, and `s` the `ClassAttention` that `attend` computes from it.
+    """
     (classes, d), f = t.embedding.shape, len(t.b1)
     for c in range(classes):
         for j in range(classes):
@@ -77,10 +83,11 @@ def fold(t, s, w):
 
 @inlined
 def unfold(g, t, s, out):
-    """The backward pass of `fold` and `attend`: set `out` to the loss's gradient with respect to the parameters `t`.
+    """The backward pass of `fold` and `attend`: write the loss's gradient with respect to parameters `t` to `out`.
 
-    `g` is the gradient with respect to the `PairWeights` that `fold` makes of `t`, and `s` the `ClassAttention` that
-    `attend` makes of `t`. `out` has the fields and shapes of `t`, and has to hold zeros. All arrays are float64.
+    `g` is the gradient with respect to the `PairWeights` that `fold` makes of `t`, and `s` is the `ClassAttention` that
+    `attend` makes of `t`. `out`, like `t`, is a `LossParameters`; before the call it has to hold zeros. All arrays are
+    float64.
     """
     (classes, d), f = t.embedding.shape, len(t.b1)
     in_weight, d_in_weight = t.in_weight.reshape(3, d, d), out.in_weight.reshape(3, d, d)

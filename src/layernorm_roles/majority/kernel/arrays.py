@@ -27,10 +27,11 @@ CACHE_LINE = 64
 
 
 class PairWeights(NamedTuple):
-    """Arrays made of a majority transformer's parameters, with which every pair (sequence, class) is computed.
+    """Arrays made of a majority transformer's parameters, from which the kernel computes pairs (sequence, class).
 
-    In a backward pass, the loss's gradients with respect to them. C, d and f are the numbers of classes, d_model and
-    d_ff, padded with zeros to multiples of `COLUMNS`; d + 1, a value with its weight, is padded to one of `ROWS`.
+    In a backward pass a `PairWeights` holds the loss's gradients with respect to these arrays. C, d and f are the
+    numbers of classes, d_model and d_ff, padded with zeros to multiples of `COLUMNS` (4); d + 1 is padded to a multiple
+    of `ROWS` (2).
     """
 
     attention: Float[np.ndarray, "C d+1 C"]
@@ -48,10 +49,11 @@ class PairWeights(NamedTuple):
 
 
 class PairBlock(NamedTuple):
-    """Work arrays for a block of pairs (sequence, class), with a row for each feature and a column for each pair.
+    """Work arrays for `BLOCK` (256) pairs (sequence, class), with a row for each feature and a column for each pair.
 
-    Rows are padded to whole tiles of `ROWS` or `COLUMNS`. Some arrays hold several quantities in turn. A name that
-    begins with d_ is the gradient of the loss with respect to the array without it.
+    The numbers of rows are padded to multiples of `ROWS` (2) or `COLUMNS` (4). Some arrays hold several quantities in
+    turn. An array whose name begins with d_ holds the gradient of the loss with respect to the array with the rest of
+    the name.
     """
 
     counts: Float[np.ndarray, "C pairs"]
@@ -91,7 +93,7 @@ class PairBlock(NamedTuple):
 
 @inlined
 def zero_weights(classes, d, f, dtype):
-    """A `PairWeights` of zeros, padded to whole tiles, for a model with these numbers of classes, d_model and d_ff."""
+    """A `PairWeights` of zeros for `classes` classes, d_model = `d` and d_ff = `f`, padded as the kernel needs it."""
     extended, classes_, d_, f_ = padded(classes, d, f)
     return PairWeights(
         np.zeros((classes, extended, classes_), dtype),
@@ -106,13 +108,16 @@ def zero_weights(classes, d, f, dtype):
 
 @register_jitable
 def padded(classes, d, f):
-    """The numbers d + 1, `classes`, `d` and `f`, rounded up: the first to a multiple of ROWS, others of COLUMNS."""
+    """The numbers d + 1, `classes`, `d` and `f`, rounded up to the sizes of the kernel's arrays.
+
+    d + 1 becomes a multiple of `ROWS` (2), the others become multiples of `COLUMNS` (4).
+    """
     return d + 1 + -(d + 1) % ROWS, classes + -classes % COLUMNS, d + -d % COLUMNS, f + -f % COLUMNS
 
 
 @lru_cache
 def block_memory(classes: int, d_model: int, d_ff: int, dtype: np.dtype) -> PairBlock:
-    """A `PairBlock` for a model of the given sizes, allocated by the first call with these sizes and this dtype.
+    """The `PairBlock` for a model of the given sizes, allocated by the first call with these sizes and this dtype.
 
     Later calls with equal arguments return the same arrays, with whatever was last written to them. Compiled code that
     uses the arrays has to hold Python's global interpreter lock, so that threads do not overwrite each other's numbers.

@@ -16,9 +16,9 @@ from layernorm_roles.majority.kernel.products import add_products, add_sums, aff
 
 @inlined
 def load(pairs, used, c, words, label, b):
-    """Copy the class counts, weights and labels of `BLOCK` pairs (sequence, class `c`) into `b`, a `PairBlock`.
+    """Copy class counts, weights and labels of `BLOCK` (256) pairs (sequence, class `c`) into the `PairBlock` `b`.
 
-    `pairs` are the numbers of the pairs' sequences; those after the first `used` only fill the block, with weight 0.
+    `pairs` has the sequence number of each pair; pairs after the first `used` only fill the block, and get weight 0.
     `words` are the class counts of all sequences, four bytes in an integer, and `label` their majority classes.
     """
     for p in range(BLOCK):
@@ -89,7 +89,10 @@ def _add(x, out):
 
 @inlined
 def forward(c, w, b):
-    """Compute the logits of the pairs (sequence, class `c`) in the `PairBlock` `b` with the `PairWeights` `w`."""
+    """Compute the logits of all pairs (sequence, class `c`) in the `PairBlock` `b`, and write them to b.logits.
+
+    `w` is the `PairWeights` made of the model's parameters. `load` has to be called on `b` before.
+    """
     d = w.start.shape[1]
     affine(w.attention[c], b.zeros, b.counts, b.attended)
     _residual(w.start[c], b.attended, b.stream, b.mean)
@@ -162,9 +165,10 @@ def _softmax_gradient(n, label, total, logits):
 
 @inlined
 def cross_entropy(b):
-    """The loss, the number of correctly predicted tokens and the number of tokens, each summed over the pairs in `b`.
+    """The loss, the number of correctly predicted tokens and the number of tokens, each summed over all pairs in `b`.
 
-    `b` is a `PairBlock` of pairs (sequence, class). Its logits are replaced by exp(logit - the pair's largest logit).
+    `b` is a `PairBlock` of pairs (sequence, class), on which `forward` was called. Each logit in b.logits is replaced
+    by exp(logit - largest logit of the pair).
     """
     _argmax(b.logits, b.largest, b.arg)
     _margin(b.logits, b.largest, b.label, b.mean)
@@ -214,9 +218,10 @@ def _residual_gradient(attended, d_y, d_attended):
 
 @inlined
 def backward(c, w, b, g):
-    """Add the gradient of the summed loss of the pairs (sequence, class `c`) in `b` to the `PairWeights` `g`.
+    """Add the gradient of the loss, summed over the pairs (sequence, class `c`) in the `PairBlock` `b`, to `g`.
 
-    `forward`, with the `PairWeights` `w`, and then `cross_entropy` have to be called on the `PairBlock` `b` before.
+    `w` is the `PairWeights` made of the model's parameters, and `g` the `PairWeights` of gradients. `forward` and then
+    `cross_entropy` have to be called on `b` before.
     """
     d = w.start.shape[1]
     _softmax_gradient(b.tokens, b.label, b.total, b.logits)

@@ -30,7 +30,10 @@ def loss_and_gradients(
 
 
 def loss_only(counts: Counts, label: Labels, parameters: Parameters) -> tuple[float, int]:
-    """The mean cross-entropy and the number of tokens predicted correctly, equal to those of `loss_and_gradients`."""
+    """The mean cross-entropy in nats per token, and the number of tokens predicted correctly, without gradients.
+
+    Both equal the first two results of `loss_and_gradients`, which explains the arguments.
+    """
     loss, correct, tokens, _ = _sums(counts, label, parameters, with_gradient=False)
     return loss / tokens, correct
 

@@ -17,7 +17,10 @@ def _dot(quad, x, k, p):
 
 @inlined
 def affine(weight, bias, x, out):
-    """Set `out` to weight @ x + bias; `weight` has a multiple of `ROWS` rows and a multiple of `COLUMNS` columns."""
+    """Set `out` (rows, BLOCK) to weight @ x + bias, with `weight` (rows, columns) and `x` (columns, BLOCK).
+
+    The number of rows is a multiple of `ROWS` (2), and the number of columns a multiple of `COLUMNS` (4).
+    """
     rows, columns = weight.shape
     for i in range(0, rows, ROWS):
         bias0, bias1 = bias[i], bias[i + 1]
@@ -41,10 +44,11 @@ def _plus(quad, y, x, k, p):
 
 @inlined
 def add_products(y, x, total):
-    """Add y @ x.T to `total` (rows, columns); `y` is (rows, BLOCK) and `x` (columns, BLOCK), with a pair a column.
+    """Add y @ x.T to `total` (rows, columns), with `y` (rows, BLOCK) and `x` (columns, BLOCK).
 
-    Products are summed over the pairs in the dtype of `x`, and the sums are added in the dtype of `total`. There are a
-    multiple of `ROWS` rows and a multiple of `COLUMNS` columns.
+    A column of `y` and `x` is a pair (sequence, class). The products are summed over the pairs in the dtype of `x`, and
+    the sums are added in the dtype of `total`. The number of rows is a multiple of `ROWS` (2), and the number of
+    columns a multiple of `COLUMNS` (4).
     """
     rows, columns = total.shape
     zero = x.dtype.type(0)
@@ -61,7 +65,7 @@ def add_products(y, x, total):
 
 @inlined
 def add_sums(y, total):
-    """Add the sum over each row of `y`, which has `BLOCK` columns, to the entry of `total` for that row."""
+    """Add the sum of row i of `y`, over its `BLOCK` (256) columns, to total[i], for every entry of `total`."""
     for i in range(len(total)):
         row = y.dtype.type(0)
         for p in range(BLOCK):
