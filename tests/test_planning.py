@@ -77,9 +77,8 @@ CHANGES = {
     "{text: {bytes: {vocabulary: 257}}}": "text language_model measure tables",
     "{text: {words: {vocabulary: 1025}}}": "text language_model measure tables fusion placement pretrained",
     "{pretrained: {minilm: {contexts: 3}}}": "pretrained tables",
-    "{majority_device: cuda}": "majority tables",
     "{device: cuda}": "language_model measure tables fusion",
-    "{device_check: warn}": "majority language_model measure tables fusion",
+    "{device_check: warn}": "language_model measure tables fusion",
     "{threads_per_training: 2}": "",
     "{language_model: {gpt: {runs_per_job: 1}}}": "tables fusion",
 }
@@ -375,5 +374,5 @@ def test_language_models_have_the_device_that_auto_means_and_on_a_cpu_twice_the_
         second = 2 * batches.step_seconds(found.settings, "gpt") if device == "cpu" else 0.03
         (batch,) = found.training["language_model"].values()
         assert batch.minutes == 5 + math.ceil(600 * second / 60)
-        assert (found.gpus("language_model"), found.gpus("majority")) == (int(device == "cuda"), 0)
+        assert found.gpus == int(device == "cuda")
         assert found.plans["language_model/gpt/all"]["device"] == device

@@ -99,8 +99,11 @@ def _training(of: Reproduction, stage: str, batch: Batch) -> dict[str, Any]:
         "settings": getattr(of.settings, stage)[batch.group].of_training(),
         "runs": [*batch.runs],
         "norm_code": _norm_code(batch),
-        "device": of.devices[stage].device,
-        "device_check": of.settings.device_check,
+        **(
+            {"device": of.device.device, "device_check": of.settings.device_check}
+            if stage == "language_model"
+            else {}
+        ),
     }
 
 

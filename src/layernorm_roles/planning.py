@@ -15,7 +15,7 @@ from typing import Any
 from layernorm_roles import batches, catalogue, jobs, plan
 from layernorm_roles.batches import Batch
 from layernorm_roles.exhibits import Exhibits
-from layernorm_roles.gpu.choice import choose
+from layernorm_roles.gpu.choice import Choice, choose
 from layernorm_roles.pretrained.source import locate
 from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.loading import load
@@ -23,9 +23,6 @@ from layernorm_roles.settings.reproduction import Settings
 from layernorm_roles.settings.statements import PLACEMENTS
 from layernorm_roles.settings.text import Source
 from layernorm_roles.text.prepared import TEXT_FILES
-
-DEVICE_KEYS = {"majority": "majority_device", "language_model": "device"}
-"""By section of config.yaml, the key that names the device, such as cpu, on which the section's models train."""
 
 
 def merged(base: Any, overlay: Any) -> Any:
@@ -79,21 +76,19 @@ class Reproduction:
         return f"results/{self.settings.name}"
 
     @cached_property
-    def devices(self) -> dict[str, Any]:
-        """The device on which models are trained, and why, by section: "majority" and "language_model"."""
-        wanted = {stage: getattr(self.settings, key) for stage, key in DEVICE_KEYS.items()}
-        chosen = {device: choose(device) for device in wanted.values()}
-        return {stage: chosen[device] for stage, device in wanted.items()}
+    def device(self) -> Choice:
+        """The device on which language models are trained, and why; models of the majority task train on the CPU."""
+        return choose(self.settings.device)
 
-    def gpus(self, stage: str) -> int:
-        """The number of GPUs, 1 or 0, that a training job asks for; `stage` is "majority" or "language_model"."""
-        return int(self.devices[stage].device == "cuda")
+    @property
+    def gpus(self) -> int:
+        """The number of GPUs, 1 or 0, that a job asks for that trains language models."""
+        return int(self.device.device == "cuda")
 
     @cached_property
     def training(self) -> dict[str, dict[str, Batch]]:
         """The batches of training runs, by section, "majority" or "language_model", and then by name."""
-        chosen = {stage: choice.device for stage, choice in self.devices.items()}
-        return {stage: batches.batches(self.settings, stage, device) for stage, device in chosen.items()}
+        return {stage: batches.batches(self.settings, stage, self.device.device) for stage in batches.GROUPS}
 
     @cached_property
     def sampled(self) -> list[str]:

@@ -18,7 +18,7 @@ from layernorm_roles import checkpoint, store
 from layernorm_roles.gpu.device import Device
 from layernorm_roles.majority import data, kernel, train
 from layernorm_roles.majority.evaluation import evaluation_steps
-from layernorm_roles.majority.gradients import gradient_on
+from layernorm_roles.majority.gradients import compiled_gradient
 from layernorm_roles.majority.model import MajorityTransformer
 from layernorm_roles.majority.train import MajorityRun
 from layernorm_roles.random_streams import Stream, generator
@@ -44,13 +44,13 @@ def sets():
 
 
 def counted(taken):
-    """A `gradient_on` that appends an entry to `taken` at each step."""
+    """A `compiled_gradient` that appends an entry to `taken` at each step."""
 
     def watched(model, flat):
-        set_gradient = gradient_on("cpu")(model, flat)
+        set_gradient = compiled_gradient(model, flat)
         return lambda *batch: taken.append(batch) or set_gradient(*batch)
 
-    return lambda device: watched
+    return watched
 
 
 @pytest.mark.parametrize("variant", ["scale", "layernorm_affine", "projected_qk"])
@@ -208,7 +208,7 @@ def test_a_killed_batch_ends_with_equal_bytes_takes_no_step_again_and_of_another
     (plan, files, out), steps = planned_batch(tmp_path), []
     train.train_batch(plan, files, out)
     whole = {name: path.read_bytes() for name, path in out.items()}
-    monkeypatch.setattr(train, "gradient_on", counted(steps))
+    monkeypatch.setattr(train, "compiled_gradient", counted(steps))
     # A run saves nine checkpoints, one after every seventh step and at its end.
     for checkpoints, changes, before, after in (
         (1, {}, 7, 113),
@@ -218,7 +218,6 @@ def test_a_killed_batch_ends_with_equal_bytes_takes_no_step_again_and_of_another
         (1, {"batch_size": 99}, 7, 120),
         (1, {"named": NAMED | {"base_learning_rate": 0.03}}, 7, 120),
         (1, {"named": NAMED | {"norm": "scale"}}, 7, 120),
-        (1, {"device": "cuda"}, 7, 120),
     ):
         with killed_after(checkpoints):
             train.train_batch(plan, files, out)

@@ -55,9 +55,8 @@ except (ValueError, OSError) as fault:
 
 EXHIBITS = {THIS.settings.name: THIS.exhibits, KEPT.name: KEPT}
 
-for CHOICE in {*THIS.devices.values()}:
-    if CHOICE.why:
-        print(f"device = auto, which means {CHOICE.device}: {CHOICE.why}", file=sys.stderr)
+if THIS.device.why:
+    print(f"device = auto, which means {THIS.device.device}: {THIS.device.why}", file=sys.stderr)
 
 
 def done(job, name=THIS.settings.name):

@@ -22,8 +22,8 @@ rule language_model_train:
         f"{RUN}/benchmarks/language_model/{{batch}}.tsv"
     threads: THIS.settings.threads_per_training
     resources:
-        gpu=THIS.gpus("language_model"),
-        mem_mb=doubling(4000 if THIS.gpus("language_model") else 1500),
+        gpu=THIS.gpus,
+        mem_mb=doubling(4000 if THIS.gpus else 1500),
         runtime=lambda wildcards, attempt: MODELS[wildcards.batch].minutes * 2 ** (attempt - 1),
     script:
         "../scripts/train_language_model.py"

@@ -32,8 +32,6 @@ rule majority_train:
     benchmark:
         f"{RUN}/benchmarks/majority/{{batch}}.tsv"
     resources:
-        gpu=THIS.gpus("majority"),
-        mem_mb=doubling(4000 if THIS.gpus("majority") else 1500),
         runtime=lambda wildcards, attempt: MAJORITY[wildcards.batch].minutes * 2 ** (attempt - 1),
     script:
         "../scripts/train_majority.py"

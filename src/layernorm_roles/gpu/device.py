@@ -114,11 +114,11 @@ class GPU(Device):
         self.notes[what] = f"more than {agreement.TOLERANCE:g} {APART}"
 
 
-def open_device(name: str, on_difference: str = "stop", key: str = "device") -> Device:
+def open_device(name: str, on_difference: str = "stop") -> Device:
     """The training device called `name`, "cpu" or "cuda"; raises ValueError for "cuda" if torch can use no GPU.
 
     `on_difference` says what happens if a check finds that the GPU computes wrong numbers: "stop" raises ValueError,
-    "warn" prints a warning. `key` is the key of config.yaml that names the device; error messages mention it.
+    "warn" prints a warning.
     """
     if name == "cpu":
         return Device()
@@ -126,5 +126,5 @@ def open_device(name: str, on_difference: str = "stop", key: str = "device") -> 
         return GPU(on_difference)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(
-            f"{key} = cuda: {first_line(error)} (torch {torch.__version__}); to train on the CPU: --config {key}=cpu"
+            f"device = cuda: {first_line(error)} (torch {torch.__version__}); to train on the CPU: --config device=cpu"
         ) from error

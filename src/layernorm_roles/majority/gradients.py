@@ -1,9 +1,8 @@
-"""The loss of the majority task's transformer and its gradient: by a compiled kernel on a CPU, by autograd on a GPU.
+"""The loss of the majority task's transformer and its gradient, by the compiled kernel.
 
-The two agree up to rounding. A model's parameters are views of one flat vector, so that a step of Adam is one call.
+A model's parameters are views of one flat vector, so that a step of Adam is one call.
 """
 
-import copy
 from collections.abc import Callable
 
 import numpy as np
@@ -11,47 +10,29 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
-from layernorm_roles.gpu.agreement import Derivatives
 from layernorm_roles.majority import kernel
 from layernorm_roles.majority.data import Sequences
-from layernorm_roles.majority.model import MajorityTransformer, pair_loss
+from layernorm_roles.majority.model import MajorityTransformer
 from layernorm_roles.majority.parameters import LossParameters
 
-Loss = Callable[[LossParameters, Tensor, Tensor], tuple[float | Tensor, int | Tensor]]
+Loss = Callable[[LossParameters, Tensor, Tensor], tuple[float, int]]
 """Function of parameters and of class counts and labels of sequences; returns the loss in nats per token, and how many
 tokens are predicted correctly."""
 
-Gradient = Callable[[Tensor, Tensor], float | Tensor]
+Gradient = Callable[[Tensor, Tensor], float]
 """Function of class counts and labels of a batch, made for one model; returns the loss in nats per token, and sets the
 gradient of the model's flat parameter vector."""
 
 NORMED = 2
 """How many fields of `LossParameters`, the first ones, are embeddings after the norm before attention."""
 
-
 Batch = tuple[UInt8[Tensor, "_ classes"], Int[Tensor, " _"]]
-"""Class counts (a row a sequence) and labels of sequences, as tensors on the device that computes with them."""
+"""Class counts (a row a sequence) and labels of sequences, as tensors."""
 
 
-def on_device(sequences: Sequences, device: str) -> Batch:
-    """The class counts and labels of `sequences` as tensors on `device`, "cpu" or "cuda"."""
-    return tuple(torch.from_numpy(array).to(device) for array in sequences)
-
-
-def gradient_on(device: str) -> Callable[[MajorityTransformer, nn.Parameter], Gradient]:
-    """The maker of gradient functions for `device`: `compiled_gradient` for "cpu", otherwise `autograd_gradient`.
-
-    It takes a model and its flat parameter vector (see `flatten`).
-    """
-    return compiled_gradient if device == "cpu" else autograd_gradient
-
-
-def derivatives(model: MajorityTransformer, sequences: Sequences, device: str) -> Derivatives:
-    """The loss of a copy of `model` on `sequences` and its gradient, computed on `device`, to compare GPU and CPU."""
-    copied = copy.deepcopy(model).to(device)
-    flat = flatten(copied)
-    loss = gradient_on(device)(copied, flat)(*on_device(sequences, device))
-    return Derivatives(float(loss), {"the parameters": flat.grad.cpu().double()})
+def as_tensors(sequences: Sequences) -> Batch:
+    """The class counts and labels of `sequences` as tensors, which share memory with the arrays."""
+    return tuple(map(torch.from_numpy, sequences))
 
 
 def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
@@ -70,22 +51,6 @@ def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
         parameter.data = value.view_as(parameter)
         parameter.grad = gradient.view_as(parameter)
     return flat
-
-
-def autograd_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
-    """Make a function that computes the loss of a batch and sets `flat.grad` to its gradient, by PyTorch's autograd.
-
-    `flat` is the result of flatten(model). The function takes the class counts and the labels of the batch, and returns
-    the loss in nats per token.
-    """
-
-    def set_gradient(counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]):
-        flat.grad.zero_()
-        loss, _ = pair_loss(model.loss_parameters(), counts, label)
-        loss.backward()
-        return loss.detach()
-
-    return set_gradient
 
 
 def compiled_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:

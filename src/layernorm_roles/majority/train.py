@@ -1,7 +1,6 @@
 """Training of the majority task's transformers as in Brody et al. (2023): Adam, linear decay, shuffled epochs."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,12 +13,12 @@ from jaxtyping import Int
 from layernorm_roles import store
 from layernorm_roles.checkpoint import Checkpoint, save
 from layernorm_roles.divergence import rows_after_divergence
-from layernorm_roles.gpu.device import Device, open_device
+from layernorm_roles.gpu.device import Device
 from layernorm_roles.job import Progress
 from layernorm_roles.majority.data import Sequences, load
 from layernorm_roles.majority.evaluation import evaluate, evaluation_steps, vectors_of
-from layernorm_roles.majority.gradients import compiled_loss, derivatives, flatten, gradient_on, on_device
-from layernorm_roles.majority.model import MajorityTransformer, pair_loss
+from layernorm_roles.majority.gradients import as_tensors, compiled_gradient, compiled_loss, flatten
+from layernorm_roles.majority.model import MajorityTransformer
 from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken
 from layernorm_roles.plan import Plan
 from layernorm_roles.provenance import provenance
@@ -59,27 +58,25 @@ class TrainedRun(NamedTuple):
 def train_batch(plan: Plan, data: Sequence[str | Path], out: Mapping[str, str | Path]) -> None:
     """Train majority transformers one after another, and write metrics, vectors and weights to the paths in `out`.
 
-    `plan`, which says what this process trains, has the runs, their settings, the device ("cpu" or "cuda"), and
-    device_check of config.yaml. `data` are the data sets' files, one for each seed, in the order of the plan's made_by.
-    Weights are named <run>/<parameter>. If the process is killed, a call with an equal plan goes on where it stopped:
-    every run keeps its last checkpoint until all runs are finished, because Snakemake deletes the outputs of a killed
-    job.
+    `plan`, which says what this process trains, has the runs and their settings. `data` are the data sets' files, one
+    for each seed, in the order of the plan's made_by. Weights are named <run>/<parameter>. If the process is killed, a
+    call with an equal plan goes on where it stopped: every run keeps its last checkpoint until all runs are finished,
+    because Snakemake deletes the outputs of a killed job.
     """
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
     settings = MajorityTraining.model_validate(plan["settings"])
-    opened = open_device(plan["device"], plan["device_check"], "majority_device")
-    results, checkpoints = {}, []
+    cpu, results, checkpoints = Device(), {}, []
     files = {
         plan.of(job)["seed"]: (file, plan.of(job)) for file, job in zip(data, plan["made_by"], strict=True)
     }
     for number, run in enumerate(MajorityRun(**each) for each in plan["runs"]):
-        identity = {**run._asdict(), "settings": plan["settings"], "device": opened.identity}
+        identity = {**run._asdict(), "settings": plan["settings"], "device": cpu.identity}
         identity |= {"code": [plan["code"], plan["norm_code"][run.variant]]}
         file = Path(out["weights"]).with_name(f"checkpoint_{number}.safetensors")
         checkpoints.append(Checkpoint(file, identity))
-        with opened.memory_advice(f"lower majority.{run.experiment}.batch_size = {settings.batch_size}"):
-            results[run] = train(settings, run, load(*files[run.seed]), opened, checkpoints[-1])
-    write(results, plan, opened.description, out)
+        with cpu.memory_advice(f"lower majority.{run.experiment}.batch_size = {settings.batch_size}"):
+            results[run] = train(settings, run, load(*files[run.seed]), checkpoints[-1])
+    write(results, plan, cpu.description, out)
     for checkpoint in checkpoints:
         checkpoint.remove()
 
@@ -88,28 +85,23 @@ def train(
     settings: MajorityTraining,
     run: MajorityRun,
     data: Mapping[str, Sequences],
-    device: Device | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> TrainedRun:
     """Train one model on data["train"], and evaluate it on both data["train"] and data["test"].
 
-    It is trained on the CPU unless `device` is given. `checkpoint` is written every `settings.checkpoint_every` steps
+    `checkpoint` is written every `settings.checkpoint_every` steps
     and at the end; the caller removes it. Training goes on from `checkpoint` if that exists. On one machine equal
     arguments give equal results, to the byte, also after an interruption. If the loss is not finite before training,
     ValueError is raised. If it stops being finite, training ends: later evaluations are rows with infinite losses, and
     there are no vectors after training.
     """
-    device = device or Device()
     seed_torch(run.seed)
     model = MajorityTransformer(settings.classes, run.d_model, settings.d_ff or run.d_model, run.norm)
-    first_batch = Sequences(*(array[: settings.batch_size] for array in data["train"]))
-    device.compare(partial(derivatives, model, first_batch), run.name)
-    model.to(device.name)
     initial = vectors_of(model).assign(checkpoint="initial")
-    parameters, loss_of = flatten(model), compiled_loss if device.name == "cpu" else pair_loss
-    set_gradient = gradient_on(device.name)(model, parameters)
+    parameters = flatten(model)
+    set_gradient = compiled_gradient(model, parameters)
     optimiser = AdamW([parameters], run.base_learning_rate)
-    training, test = (on_device(data[name], device.name) for name in ("train", "test"))
+    training, test = (as_tensors(data[name]) for name in ("train", "test"))
 
     state = (checkpoint and checkpoint.load(model, optimiser)) or {"step": 0, "rows": []}
     first, rows = state["step"], state["rows"]
@@ -128,7 +120,7 @@ def train(
         if checkpoint and step > first and (last or step % settings.checkpoint_every == 0):
             checkpoint.save(model, optimiser, {"step": step, "rows": rows})
         if step in evaluated:
-            metrics = evaluate(model, training, test, loss_of)
+            metrics = evaluate(model, training, test, compiled_loss)
             if not np.isfinite([metrics["train_loss"], metrics["test_loss"]]).all():
                 later = (evaluation for evaluation in evaluated if evaluation >= step)
                 before = rows[-1] if rows else None
@@ -137,7 +129,7 @@ def train(
             rows.append({**at(step), **metrics})
             progress(step, f"test loss {metrics['test_loss']:.4f}")
         if not last:
-            rows_of_batch = torch.from_numpy(next(batches)).to(device.name)
+            rows_of_batch = torch.from_numpy(next(batches))
             set_gradient(*(part.index_select(0, rows_of_batch) for part in training))
             optimiser.lr = linear_decay(run.base_learning_rate, step, settings.schedule_steps)
             optimiser.step()

@@ -74,9 +74,8 @@ class Settings(Section):
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
     """Name of the folder results/<name>/ for all outputs; "published" is reserved for results under version control."""
     device: Literal["auto", "cpu", "cuda"]
-    """Device on which the language models are trained; auto: the GPU if torch can use one, else the CPU."""
-    majority_device: Literal["auto", "cpu", "cuda"]
-    """Device on which the models of the majority task are trained, for whose small size a CPU is fast enough."""
+    """Device on which the language models are trained; auto: the GPU if torch can use one, else the CPU.
+    The models of the majority task are so small that they are trained on the CPU."""
     device_check: Literal["stop", "warn"]
     """If GPU and CPU differ in the loss or gradient of a first batch: stop raises an error, warn warns and trains."""
     threads_per_training: Annotated[Integer, Field(ge=1, le=256)]
