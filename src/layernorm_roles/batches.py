@@ -56,11 +56,12 @@ class Batch(NamedTuple):
 
 
 def batches(settings: Settings, stage: str, device: str = "cpu") -> dict[str, Batch]:
-    """By name, the batches of training runs of the section `stage` of config.yaml, "majority" or "language_model".
+    """Divide the training runs of one section of config.yaml into batches, and return the batches by their names.
 
-    `device`, "cpu" or "cuda", is where they train; the time limits of their jobs depend on it.
-    One process trains a batch: "all" runs of an experiment or model, or at most `runs_per_job` runs that differ in the
-    seed alone, so that full batches stay as they are when seeds are added.
+    `stage` is the section, "majority" or "language_model"; `device`, "cpu" or "cuda", is where language models train;
+    the time limits of their jobs depend on it. If `runs_per_job` of an experiment or model is "all", one batch has all
+    its runs. Otherwise a batch has at most `runs_per_job` runs, which differ in the seed alone, so that full batches
+    stay as they are when seeds are added.
     """
     by_name = {}
     for group, entry in getattr(settings, stage).items():

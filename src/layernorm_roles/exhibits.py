@@ -41,7 +41,10 @@ class Exhibits:
 
     @cached_property
     def again(self) -> "Exhibits":
-        """The results in the folder again/ of kept ones: on new seeds, for claims that these leave undecided."""
+        """The `Exhibits` of the results in the subfolder again/, which are empty if there are none.
+
+        Such results come from runs on new seeds, for claims that the results in `folder` leave undecided.
+        """
         return Exhibits.kept(Path(self.folder, AGAIN))
 
     @property
@@ -125,12 +128,13 @@ def plans(
     jobs: Mapping[str, Iterable[str]] | None = None,
     again: Mapping[str, tuple[str, str]] = {},
 ) -> dict[str, dict[str, Any]]:
-    """The plans, by job name, of the jobs that judge claims, draw figures and tables for readers, and write pages.
+    """The plans, by job name, of the jobs that judge claims, make figures and tables for readers, and write pages.
 
     A plan has all that a job's result depends on. `sources` has, for each Parquet table that the jobs read, where it
-    comes from and a hash. `options` are those of the `snakemake` commands on the report's page. `kept` has the verdicts
-    of results/published/, which are shown beside claims that these results leave open. `jobs` has, by name of a job
-    that draws, its groups of figures and tables; by default there is a job for each group.
+    comes from and a hash; `again` has these for the tables of the results in the subfolder again/. `options` are those
+    of the `snakemake` commands on the report's page. `kept` has the verdicts of results/published/, which are shown
+    beside claims that these results leave open. `jobs` has, by name of a job that makes figures and tables, the names
+    of its groups; by default there is a job for each group.
     """
     settings = dict(of.plain)
     reads = dict([*sources.values(), *again.values()])
@@ -158,8 +162,8 @@ def plans(
 def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
     """The plans, by job name, of the jobs that judge claims and make figures and pages from results/published/.
 
-    A plan has all that a job's result depends on. One job draws all figures. No job makes the measured results again,
-    so plans have checksums of their Parquet files instead.
+    A plan has all that a job's result depends on. One job makes all figures and tables for readers. No job makes the
+    measured results again, so the plans have checksums of their Parquet files instead.
     """
 
     def checksums(of: Exhibits, folder: str) -> Sources:

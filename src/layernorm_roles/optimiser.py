@@ -24,10 +24,11 @@ def rate_taken(learning_rate: float, step: int, last: int, warmup: int = 0) -> f
 
 
 class AdamW:
-    """AdamW with torch's betas and eps, without the second in which `torch.optim.AdamW` imports torch's compiler.
+    """AdamW with torch's betas and eps, but without the import of torch's compiler, which takes a second.
 
-    It calls the function behind `torch.optim.AdamW(fused=True)`, so that state and results are those of that class;
-    without weight decay they are Adam's. Parameters without a gradient stay as they are. `lr` may be set between steps.
+    It calls the function behind `torch.optim.AdamW(fused=True)`, so that its state and results equal those of that
+    class; without weight decay they equal Adam's. Parameters without a gradient stay as they are. The learning rate
+    `lr` may be set between steps.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0):

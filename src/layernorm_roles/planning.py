@@ -41,9 +41,10 @@ def configured(defaults: str | Path, overlay: Mapping[str, Any]) -> Settings:
 
 
 def refuse_read_only(folder: str | Path, snakefile: str | Path) -> None:
-    """Raise ValueError if nothing can be written to `folder`, results/<name>/, or to .snakemake/.
+    """Raise ValueError if the workflow cannot write to `folder`, which is results/<name>/, or to .snakemake/.
 
-    The message says what to do, such as how to run `snakefile` in another folder.
+    It is also raised if a file lies where a folder is needed. The message says what to do, such as how to run
+    `snakefile` in another folder.
     """
     inside = [Path(folder, name) for name in (*plan.RESULTS, "figures", "tables", *plan.UNCHECKED)]
     for wanted in (Path(".snakemake"), Path(folder), *inside):
@@ -82,7 +83,7 @@ class Reproduction:
 
     @property
     def gpus(self) -> int:
-        """The number of GPUs, 1 or 0, that a job asks for that trains language models."""
+        """The number of GPUs, 1 or 0, that Snakemake reserves for each job that trains language models."""
         return int(self.device.device == "cuda")
 
     @cached_property

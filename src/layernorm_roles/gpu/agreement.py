@@ -44,7 +44,7 @@ def derivatives(model: nn.Module, batch: tuple[np.ndarray, ...], device: str) ->
 def difference(one: Derivatives, other: Derivatives) -> str | None:
     """A sentence on the first loss or gradient that differs between the CPU (`one`) and the GPU (`other`).
 
-    Returns None if all agree to within a relative difference of TOLERANCE.
+    The result is None if losses and gradients agree to within a relative difference of TOLERANCE, 1e-4.
     """
     if not abs(one.loss - other.loss) <= TOLERANCE * abs(one.loss):  # also if a number is not finite
         return f"the loss is {one.loss:.8g} on the CPU and {other.loss:.8g} on the GPU"

@@ -17,10 +17,10 @@ class Choice(NamedTuple):
 
 
 def choose(wanted: str) -> Choice:
-    """The device that a value of config.yaml means: "auto", "cpu" or "cuda".
+    """The device on which to train, and the reason for it, for a value of `device` in config.yaml.
 
-    "auto" means the GPU of this machine if torch finds one, else the CPU, also in the processes that this one starts.
-    Whether "cuda" exists is not checked here.
+    `wanted` is "auto", "cpu" or "cuda". "auto" means the GPU of this machine if torch finds one, else the CPU; the
+    processes that this one starts later keep to this choice. It is not checked whether "cuda" exists.
     """
     if wanted != "auto":
         return Choice(wanted, "")

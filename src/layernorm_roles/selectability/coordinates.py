@@ -86,25 +86,25 @@ class Coordinates:
         return np.ldexp(fixed, (exponent[:, -1:] - exponent[:, :-1])[:, None])
 
     def sharp(self, columns: Float[np.ndarray, "m k n"]) -> Bool[np.ndarray, " m"]:
-        """For each matrix, whether rounding moves every key by less than the tolerance does.
+        """For each matrix, whether rounding errors in whitened keys are smaller than the safety margin of proofs.
 
-        `columns` are the whitened keys, a column each. Where the result is true, a key that was pushed outwards by the
-        tolerance and is still in the hull lies deeper in it than rounding reaches: below the surface by at least the
-        fraction of its distance from the mean by which it was pushed, times the hull's inner radius. In whitened
-        coordinates the radius is at least 1 / R, where R is the length of the longest key, because a variable of mean 0
-        and variance 1 that is never below -R exceeds 1 / R (Bhatia and Davis 2000).
+        `columns` are the whitened keys, a column each. A proof shows that a key is still in the hull of other keys
+        after it was pushed away from the mean by the tolerance given to `whiten`. Unpushed, the key lies below the
+        hull's surface by about the relative length of the push times the hull's inner radius. The result is true where
+        this margin exceeds the errors. The radius is at least 1 / R, where R is the length of the longest key, because
+        a variable of mean 0 and variance 1 that is never below -R exceeds 1 / R (Bhatia and Davis 2000).
         """
         R = np.sqrt(np.einsum("mrn,mrn->mn", columns, columns).max(axis=1))
         return self.depth > self.rounding * R
 
 
 def exponents(keys: Keys) -> Int[np.ndarray, "m d"]:
-    """For each column of m matrices the exponent e for which the largest magnitude divided by 2**e is in [1/2, 1)."""
+    """The exponent e, for each column of m key matrices, for which the largest magnitude is in [1/2, 1) * 2**e."""
     return np.frexp(largest_magnitude(keys, axis=1))[1]
 
 
 def varying(keys: Keys) -> Bool[np.ndarray, "m d"]:
-    """For each column of m matrices, whether it has two different entries."""
+    """For each column of m matrices of keys, whether its entries are not all equal."""
     return keys.max(axis=1) != keys.min(axis=1)
 
 

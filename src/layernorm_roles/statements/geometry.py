@@ -35,7 +35,7 @@ CLOUD, CLOUD_GAIN, CLOUD_BIAS = 400, (1.4, 0.9, 0.5), (0.6, -0.3, 0.8)
 def write(plan: Mapping[str, Any], out_measured: str | Path, out_cloud: str | Path) -> None:
     """Measure the geometry of LayerNorm and RMSNorm, and write tables geometry and geometry_cloud to Parquet files.
 
-    `plan` has the settings and the seed.
+    `plan` is the job's plan; it has under `settings` the fields of `Geometry`, and under `seed` the random seed.
     """
     settings, seed = Geometry.model_validate(plan["settings"]), plan["seed"]
     store.write(measure(settings, seed), "geometry", out_measured, provenance(plan, "cpu", Stream.GEOMETRY))
@@ -45,9 +45,10 @@ def write(plan: Mapping[str, Any], out_measured: str | Path, out_cloud: str | Pa
 def measure(settings: Geometry, seed: int) -> pd.DataFrame:
     """The table `geometry`: how LayerNorm's and RMSNorm's outputs deviate from predicted ellipsoids and from torch.
 
-    For eps = 0, the rank, centre and axes of the outputs are compared with the predicted ellipsoid. For each of EPS,
-    added inside or outside the square root, LayerNorm is compared with torch's, and the mean length of its outputs
-    before the gain is divided by sqrt(n). All is in float64.
+    A row has one quantity and its value, for a norm in n dimensions. With eps = 0 and n up to AXES_UP_TO, quantities
+    are the rank of the outputs and how far their centre and axes are from the predicted ellipsoid's. For each eps in
+    EPS, added inside or outside the square root, they are LayerNorm's largest difference from torch's, and the mean
+    length of its outputs before gain and bias, divided by sqrt(n). All is computed in float64.
     """
     rows = []
     for n, norm in product(settings.dimensions, ("layernorm", "rmsnorm")):
@@ -102,7 +103,8 @@ def _shape(norm: str, gain: Tensor, bias: Tensor, rng: np.random.Generator) -> I
 def cloud(seed: int) -> pd.DataFrame:
     """The table `geometry_cloud`: random points in three dimensions after each step of LayerNorm and RMSNorm.
 
-    The points before the first step are rows, too.
+    The columns x1, x2 and x3 are the coordinates of a `point`. The column stage is "x" for the points before the first
+    step, "f" after LayerNorm's projection, "g" after scaling, and "h" after the gain and LayerNorm's bias.
     """
     rng = generator(Stream.GEOMETRY_CLOUD, seed)
     # Off the origin and stretched, so that each step changes it visibly.

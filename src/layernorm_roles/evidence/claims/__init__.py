@@ -36,10 +36,11 @@ Judged = tuple[pd.DataFrame, pd.DataFrame]
 
 
 def judge(tables: Tables, at_the_start: Mapping[str, str] = {}, settings: Mapping[str, Any] = {}) -> Judged:
-    """Return the tables claims and comparisons: the verdict on every claim, and each number that its test compares.
+    """Judge every claim from the tables of a reproduction, and return the tables claims and comparisons.
 
-    `tables` are those that a reproduction has; `at_the_start` has the hash of each claim's rule when it began. A rule
-    whose hash with today's `settings` of the reproduction is another one was made after the data.
+    The first has the verdict on each claim, the second each number that a claim's test compares. `tables` are the
+    reproduction's tables by name. `at_the_start` has, by claim, the hash of its rule when the reproduction began. If
+    the hash of the rule with today's `settings` of the reproduction differs, the rule counts as made after the data.
     """
     today = preregistration.rule_hashes(CLAIMS, settings)
     outcomes = [(claim, claim.judge(tables)) for claim in CLAIMS]
@@ -91,9 +92,10 @@ def _judged(paths: Mapping[str, Path], rules: str | Path, settings: Mapping[str,
 
 
 def asked_again(first: Judged, second: Judged, first_seed: int) -> Judged:
-    """Return the tables `first`, where claims without a verdict have the rows of `second` if these have one.
+    """Return the tables `first`, with the rows of `second` for claims that only `second` gives a verdict on.
 
-    The runs of `second` have other seeds, from `first_seed` on, which the claim's setting then says.
+    `first` and `second` are the tables claims and comparisons of two reproductions on different seeds. The seeds of
+    `second` begin with `first_seed`, and the column setting of its rows says so.
     """
     verdicts = second[0].set_index("claim").verdict
     undecided = first[0].claim[first[0].verdict == Verdict.NOT_TESTED]

@@ -161,11 +161,14 @@ class Request(BaseModel):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns that the request compares, and of those in `less`."""
+        """The names of all columns that the request reads: those in `names` and, if given, the two in `less`."""
         return (*self.names, *(self.less or ())[1:])
 
     def comparison(self, columns: Sequence[str], value: Value, **fields: Any) -> Comparison:
-        """Return the comparison of `columns`, of which `value` was measured, with these `fields` of Comparison."""
+        """Return the `Comparison` of `columns` with the measured `value`, and the request's question and unit.
+
+        `fields` are further fields of the `Comparison`, such as `statistic`; `role` among them replaces the request's.
+        """
         unit, number = self.quantity.unit, self.number
         than = " over " if unit == RATIO else " minus "
         words = than.join(columns) + (f", {self.of}" if self.of else "")
@@ -193,10 +196,11 @@ class Request(BaseModel):
 
 
 def compare(requests: Sequence[Request], of: str | None, reported: Any, tables: Tables) -> Outcome:
-    """Return the outcome of the comparisons that a claim asks for, of its experiment or model `of`.
+    """Return the outcome of a claim's test that consists of the comparisons in `requests`.
 
-    `reported` is the source's number, or one a layer. Columns of one experiment or model that must be there are
-    measured together, and an optional one along with them.
+    `of` is the experiment or model that is compared where a request names no other. `reported` is the source's number,
+    or a list with one for each layer. Required columns of one experiment or model are measured together, each optional
+    one with them. Raises Untestable if data are missing for a request without `if_lacking`.
     """
     measure = cache(lambda quantity, of, columns: quantity.measure(tables, of, columns))
     needed = {(each.quantity, each.of): [] for each in requests}
@@ -322,7 +326,7 @@ class Claim(BaseModel):
 
     @property
     def role(self) -> str:
-        """The claim's role in table claims."""
+        """The claim's role in table claims: "primary", "exploratory" or "other documents"."""
         others = "other documents" if self.part == "documents" else "exploratory"
         return "primary" if self.primary else others
 

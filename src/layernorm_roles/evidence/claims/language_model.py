@@ -55,11 +55,11 @@ PER_CENT, POINTS, NATS = " %", " points", " nats"
 
 
 def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()) -> Measured:
-    """Return a final loss of a language model in nats per token: a row a seed, a column a variant and a baseline.
+    """Return a final loss of a language model in nats per token: a row for each seed, a column for each variant.
 
-    `column` is train_loss or valid_loss. The baseline is the loss of the tokens' frequencies (`UNIGRAM`). Beside them
-    stand the losses before training. Raises Untestable if one of `variants` is missing, or if its best learning rate is
-    the lowest or highest tried.
+    `column` is train_loss or valid_loss. The column `UNIGRAM` has the loss of a model that knows only the frequencies
+    of tokens. Columns whose names begin with BEFORE_TRAINING have the losses before training. Raises Untestable if one
+    of `variants` is missing, or if its best learning rate is the lowest or highest tried.
     """
     metrics = tables[LOSSES]
     runs = models.runs_at_best_rate(metrics, model)
@@ -96,9 +96,10 @@ def size_and_scaling(tables: Tables, model: str, variants: Sequence[str]) -> Mea
 
 
 def of_attention(column: str, tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return a column of table language_model_attention (nats per token), at the last step, of all layers together.
+    """Return a column of table language_model_attention, in nats per token, at the last step and for the whole model.
 
-    A row is a seed, a column a variant with two or more seeds.
+    There is a row for each seed and a column for each variant with at least two seeds. Raises Untestable if the table
+    has no rows of `model`.
     """
     table = tables.get("language_model_attention")
     measured = table is not None and (table.model == model).any()
@@ -127,9 +128,11 @@ def baselines(tables: Tables, model: str, variant: str) -> Iterator[Comparison]:
 def gated(
     outcome: Outcome, tables: Tables, model: str, keys_of: Sequence[str] = (), losses_of: Sequence[str] = ()
 ) -> Outcome:
-    """Return `outcome`, without a verdict unless trained models are clearly better than both `baselines`.
+    """Return `outcome`, marked as allowing no verdict unless trained models are clearly better than two baselines.
 
-    All variants `keys_of`, whose keys were tested, must be better, and one of `losses_of`, whose losses were compared.
+    The baselines are the model without attention and the frequencies of tokens. All variants in `keys_of`, whose keys
+    the claim looks at, must be better than both, and at least one in `losses_of`, whose losses it compares. The
+    comparisons with the baselines are added to the outcome.
     """
     rows = {v: list(baselines(tables, model, v)) for v in (*keys_of, *losses_of)}
     better = {v for v, own in rows.items() if all(row.met for row in own)}
@@ -226,10 +229,11 @@ CAUSAL, GAUSSIAN = " causal", "Gaussian keys, "
 def of_place(
     tables: Tables, model: str, variant: str, site: str, texts: str
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield rows of table key_selectability on a variant's keys at a site, after "" if trained, else BEFORE_TRAINING.
+    """Yield the rows of table key_selectability on a variant's keys at a site, first after training, then before it.
 
-    The rivals of a key are all keys of its context, as in the paper; at a site that ends in " causal", the keys before
-    it. Raises Untestable without rows after training.
+    Each item is a pair: the text with which column names begin ("" after training, BEFORE_TRAINING before it), and the
+    rows. A key's rivals are all keys of its context, as in the paper, or only the keys before it if `site` ends in
+    " causal". Raises Untestable if there are no rows after training.
     """
     keys = tables[KEYS]
     keys = keys[(keys.model == model) & (keys.texts == texts) & (keys.variant == variant)]
@@ -324,7 +328,10 @@ def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
 
 
 def among_keys_before(tables: Tables, d: int, model: str) -> Iterator[Comparison]:
-    """Yield the per cent of keys in heads that are unselectable among the keys before them, if there are such rows."""
+    """Yield the percentage of keys in heads that are unselectable if only the keys before them are their rivals.
+
+    `d` is the width of the heads of `model`. Nothing is yielded if table key_selectability has no such rows.
+    """
     with suppress(Untestable):
         own = unselectable("long", tables, model, [HEAD + CAUSAL]).frame
         gaussian = own[GAUSSIAN + HEAD + CAUSAL].iloc[0]

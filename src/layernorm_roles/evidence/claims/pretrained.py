@@ -42,7 +42,10 @@ def with_mean(percents: pd.DataFrame, beginning: str = "") -> pd.DataFrame:
 
 
 def cases(number: int, columns: pd.DataFrame) -> dict[str, int]:
-    """Return how many of `number` (key, head) pairs are behind each column of `with_mean`, equally many for a layer."""
+    """Return how many of `number` (key, head) pairs are behind each of `columns`: the layers and their mean.
+
+    All `number` pairs are behind the mean over layers, and an equal part of them behind each layer.
+    """
     layers = len(columns.columns) - 1
     return {name: number if name.endswith(MEAN) else number // layers for name in columns}
 

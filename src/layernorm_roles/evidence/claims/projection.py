@@ -50,10 +50,11 @@ POINTS = " points"
 def of_experiment(
     table: pd.DataFrame, experiment: str, *variants: str, varies: str = "", rate: float | None = None
 ) -> pd.DataFrame:
-    """Return an experiment's rows of a table of the majority task, of all variants, at one learning rate if given.
+    """Return the rows of one experiment in a table of the majority task, with all its variants.
 
-    Raises Untestable if the experiment, one of `variants` or the rate is missing, or if there are several widths
-    (d_model) or learning rates (base_learning_rate), except in the column `varies`.
+    With `rate`, only the rows at this learning rate are returned. Raises Untestable if the experiment, one of
+    `variants` or the rate is missing, or if there are several widths (d_model) or learning rates (base_learning_rate),
+    except in the column `varies`.
     """
     part = table[table.experiment == experiment]
     require(len(part), f"The run has no experiment {experiment}.")
@@ -90,7 +91,10 @@ def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *varian
 
 
 def by_variant(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return a column of one row of majority_metrics for each run as a table: a row a seed, a column a variant."""
+    """Return one column of `rows` with a row for each seed and a column for each variant.
+
+    `rows` are rows of majority_metrics, with at most one for each seed and variant.
+    """
     return rows.pivot(index="seed", columns="variant", values=column)
 
 
@@ -139,9 +143,9 @@ def minus(values: pd.DataFrame, high: str, low: str, **fields: Any) -> Compariso
 def parallel(tables: Tables, experiment: str) -> Outcome:
     """Test Figure 2b: compare the mean angle between queries and the ones vector without projection and with it.
 
-    Projected keys have no part along the ones vector, so a score does not see that part of a query. Turning is a growth
-    of that part in training, and not a loss of the part that scores see; both are measured beside the angle. Angles are
-    compared at the last step for which the paper gives them and the runs have rows.
+    Projected keys have no part along the ones vector, so scores do not depend on that part of a query. A query turns if
+    this part grows in training, rather than if the rest of it shrinks; the lengths of both are compared, too. Angles
+    are compared at the last step for which both the paper and the table majority_metrics give them.
     """
     metrics = of_experiment(tables[METRICS], experiment, *PAPER_PROJECTION, "scale")
     vectors = of_experiment(tables[VECTORS], experiment, "layernorm")

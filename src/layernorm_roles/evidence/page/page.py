@@ -30,13 +30,13 @@ Inputs = Mapping[str, str | Path | Sequence[str | Path]]
 
 
 def write(plan: Mapping[str, Any], inputs: Inputs, out_report: str | Path, out_findings: str | Path) -> None:
-    """Write two HTML pages of a reproduction, the report on all claims and the findings, from equal inputs equal bytes.
+    """Write the two HTML pages of a reproduction: the report on all claims, and the findings.
 
-    `plan` has the reproduction's `settings`; `tables` and `figures`, the names of what the pages may show; `options`,
-    what a snakemake command needs after its targets to mean this reproduction; and perhaps `kept`, the verdicts of
-    results/published/ by claim, which stand beside claims that this one did not run. `inputs` has the path of each
-    of the tables by its name, claims among them, and under "figures" those of the PNG files, which have to lie in the
-    folder figures/ beside the pages, since these link to them there.
+    Equal inputs give equal bytes. `plan` has the reproduction's `settings`; `tables` and `figures`, the names of what
+    the pages may show; `options`, which a snakemake command needs after its target to mean this reproduction; and
+    perhaps `kept`, the verdicts of results/published/ by claim, which are shown with claims that this reproduction
+    leaves open. `inputs` has the path of each table by its name, claims among them, and under "figures" the paths of
+    the PNG files. These have to lie in the folder figures/ beside the pages, which link to them there.
     """
     evidence, templates = _Evidence(Path(out_report).parent.name, plan, inputs), environment()
     pages = {"report": (out_report, evidence.report()), "findings": (out_findings, evidence.findings())}

@@ -19,8 +19,9 @@ def publish(plan: Mapping[str, Any], run: str | Path, kept: str | Path) -> None:
     """Replace the kept reproduction, in folder `kept`, by the finished reproduction in folder `run`.
 
     Files are copied, and the pages are made anew from them. `plan` has the reproduction's `settings`, the names of its
-    `tables` and `figures`, and under `files` the paths in `run` of all files to be copied. Raises ValueError with the
-    names of files that are missing, damaged, or Parquet files of more than LARGEST bytes; `kept` then stays as it was.
+    `tables` and `figures`, and under `files` the paths in `run` of all files to be copied. A reproduction called AGAIN
+    replaces only the subfolder of this name in `kept`, without pages. Raises ValueError with the names of files that
+    are missing, damaged, or Parquet files of more than LARGEST bytes; `kept` then stays as it was.
     """
     run, kept, names = Path(run), Path(kept), list(plan["files"])
     missing = [name for name in names if not (run / name).is_file()]

@@ -20,9 +20,9 @@ def loss_and_gradients(
 ) -> tuple[float, int, LossParameters]:
     """The mean cross-entropy in nats per token, the number of tokens predicted correctly, and the mean's gradients.
 
-    `counts` are the numbers of tokens of each class in each sequence, and `label` the majority classes. `parameters`
-    are arrays in the order of `LossParameters`, all float32 or all float64, and the gradients have their dtype. Raises
-    ValueError if a shape or dtype does not fit.
+    `counts` has the number of tokens of each class in each sequence, `label` the majority class of each sequence.
+    `parameters` are arrays in the order of `LossParameters`, all float32 or all float64. The gradients have their
+    dtype. Raises ValueError if a shape, a dtype or a label does not fit, or if all counts are 0.
     """
     loss, correct, tokens, sums = _sums(counts, label, parameters, with_gradient=True)
     dtype = np.asarray(parameters[0]).dtype
