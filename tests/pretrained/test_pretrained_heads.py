@@ -6,6 +6,8 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from transformers.models.llama.modeling_llama import repeat_kv
 
 from layernorm_roles.heads import ceilings, keys
 from layernorm_roles.heads.layer import Layer, LearnedNorm, Projection, Rotation
@@ -39,6 +41,12 @@ def layer(kind: str) -> Layer:
         query_projection=to_queries,
         key_projection=to_keys,
     )
+
+
+def test_query_heads_share_key_heads_as_transformers_repeats_them():
+    heads = repeat_kv(torch.arange(3.0).view(1, 3, 1, 1), 2)[0, :, 0, 0]
+    made = replace(layer("rmsnorm"), queries=np.zeros((6, N, D_HEAD)), keys=np.zeros((3, N, D_HEAD)))
+    assert [made.key_head(head) for head in range(6)] == heads.tolist()
 
 
 @pytest.mark.parametrize("kind", ["layernorm", "rmsnorm"])

@@ -69,7 +69,8 @@ def judge_files(
 
     `inputs` has the files by the names of their tables; those that no test reads are left out. `rules` is the file that
     `preregistration.write_rules` wrote when the reproduction with these `settings` began; it may be missing. Both
-    tables get the joined provenance of the files read.
+    tables get the joined provenance of the files read. `again` is the folder of a reproduction with other seeds, by
+    which `asked_again` judges the claims that these files leave undecided.
     """
     chosen = {name: Path(path) for name, path in inputs.items() if name in TABLES}
     tables, paths = _judged(chosen, rules, settings), [*chosen.values()]
