@@ -5,7 +5,7 @@ import json
 import pytest
 import worlds
 from judging import CLAIMS, PROVENANCE
-from kept import KEPT, TABLES
+from kept import AGAIN, KEPT, TABLES
 
 from layernorm_roles import files, store
 from layernorm_roles.evidence import claims
@@ -144,4 +144,13 @@ def test_the_kept_run_vouches_for_the_claims_whose_words_and_numbers_it_began_wi
     settings = json.loads((KEPT / "settings.json").read_text(encoding="utf-8"))
     today, kept = hashes(settings), TABLES["claims"].set_index("claim").rule_fixed
     before = {name for name, rule in today.items() if at_start.get(name) == rule}
+    if AGAIN.folder.is_dir():  # its rules are those of other settings: other seeds, and more of them
+        later = preregistration.read_rules(AGAIN.folder / "rules.json")
+        asked = {
+            name
+            for name, setting in TABLES["claims"].set_index("claim").setting.items()
+            if "Asked again" in setting
+        }
+        rules = hashes(json.loads((AGAIN.folder / "settings.json").read_text(encoding="utf-8")))
+        before = before - asked | {name for name in asked if later.get(name) == rules[name]}
     assert before == set(kept.index[kept == "before"]) and len(before) > len(today) / 2
