@@ -32,6 +32,7 @@ rule majority_train:
     benchmark:
         f"{RUN}/benchmarks/majority/{{batch}}.tsv"
     resources:
+        mem_mb=doubling(1500),
         runtime=lambda wildcards, attempt: MAJORITY[wildcards.batch].minutes * 2 ** (attempt - 1),
     script:
         "../scripts/train_majority.py"
