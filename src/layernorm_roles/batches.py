@@ -74,8 +74,8 @@ def batches(settings: Settings, stage: str, device: str = "cpu") -> dict[str, Ba
 def runs_of(settings: Settings, stage: str, group: str) -> Iterator[Run]:
     """Yield the runs of an experiment or language model: one for each variant, seed and combination of listed values.
 
-    `stage` is the section of config.yaml, "majority" or "language_model", and `group` is the name of the experiment or
-    model in that section.
+    `stage` is the section of config.yaml, "majority" or "language_model"; `group` names an experiment or model in it. A
+    run is a dictionary: its name, its norm before attention, and the columns that identify it in result tables.
     """
     entry, listed = getattr(settings, stage)[group], LISTED[stage]
     for values in product(*(getattr(entry, key) for key in listed.values())):
@@ -94,9 +94,9 @@ def runs_of(settings: Settings, stage: str, group: str) -> Iterator[Run]:
 
 
 def seeds(settings: Settings, number: int) -> list[int]:
-    """The random seeds of `number` runs or draws that differ in nothing else.
+    """The first `number` random seeds of a configuration: first_seed of config.yaml, first_seed + 1 and so on.
 
-    They are first_seed of config.yaml, first_seed + 1 and so on.
+    Runs, or draws of random data, that differ in nothing but the seed take these seeds.
     """
     return list(range(settings.first_seed, settings.first_seed + number))
 
@@ -104,11 +104,11 @@ def seeds(settings: Settings, number: int) -> list[int]:
 def measured(settings: Settings, batch: Batch) -> list[Run]:
     """The runs of a batch of language models to measure after training, each with three flags for what to measure.
 
-    `keys` is true for every run that is returned: it is tested which attention keys a query can select. Runs without
-    attention are left out, and the list is empty for a model with several learning rates or numbers of steps.
-    `ceilings` asks for the largest attention that keys can get: in the first `ceiling_seeds` seeds of GPTs with the
-    variant layernorm or projection. `samples` asks for activations for the experiment statements.fusion: with
-    layernorm, in the first measured GPT of config.yaml.
+    Runs without attention are left out. The list is empty for a model with several learning rates or numbers of steps.
+    The flag `keys`, always true, asks which attention keys some query can select. `ceilings` asks for the largest
+    attention weight that each key can get; it is true in the first `ceiling_seeds` seeds of GPTs with the variant
+    layernorm or projection. `samples` asks for activations for the experiment statements.fusion; it is true with the
+    variant layernorm in the first GPT of config.yaml that is measured.
     """
     model, gpts = settings.language_model[batch.group], single_gpts(settings)
     if not is_single(model.model_dump()):

@@ -10,7 +10,7 @@ from layernorm_roles import rooms
 
 
 class Stage(NamedTuple):
-    """One kind of work, such as training language models or drawing figures, with the code that makes its results."""
+    """A kind of work, such as training models or drawing figures, and the code that its results come from."""
 
     rooms: tuple[str, ...]
     """Folders and files of this package whose code makes the results; after an edit of one, the work is done again."""
@@ -107,7 +107,7 @@ def code(stage: str) -> str:
 def settings_behind(table: str, settings: Mapping[str, Any]) -> Any:
     """The section of `settings` on which the Parquet table `table` of measured results depends.
 
-    `settings` is all of config.yaml as dictionaries. Returns None if the section is missing or empty.
+    `settings` is all of config.yaml as nested dictionaries. The result is None if the section is missing or empty.
     """
     section = "language_model" if TABLES[table] == "measure" else TABLES[table]
     return settings.get(section) or settings.get("statements", {}).get(section) or None

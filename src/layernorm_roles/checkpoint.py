@@ -29,10 +29,10 @@ def save(tensors: Mapping[str, Tensor], path: str | Path, facts: Mapping[str, An
 
 
 def load(path: str | Path, identity: Mapping[str, Any] = {}) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors and the facts that `save` wrote to `path`.
+    """Return the tensors and the metadata (facts) that the function `save` wrote to `path`.
 
-    Raises ValueError if the file is missing or damaged, if `save` has not written it, or if the entry "identity" of the
-    facts lacks or contradicts part of `identity`.
+    Raises ValueError if the file is missing or damaged, if `save` has not written it, or if the entry "identity" of its
+    metadata lacks or contradicts part of `identity`.
     """
     files.verify(path)
     try:
@@ -49,8 +49,7 @@ class Checkpoint:
     """A file with the state of a training run, from which the run goes on after it was killed.
 
     `identity`, a mapping that JSON can hold, names all that the run depends on, such as settings, data, seed and code.
-    A file that is damaged, or that contradicts `identity` or the version of torch, is ignored with a warning. `remove`
-    deletes the file when the run is finished.
+    A file that is damaged, or that was written with another `identity` or version of torch, is ignored with a warning.
     """
 
     def __init__(self, path: str | Path, identity: Mapping[str, Any]):
@@ -70,9 +69,9 @@ class Checkpoint:
         save(tensors, self.path, {"identity": self.identity, "progress": progress})
 
     def load(self, model: nn.Module, optimiser: AdamW) -> dict[str, Any] | None:
-        """Restore the weights, the optimiser's state and torch's random states, and return the stored `progress`.
+        """Restore weights, optimiser state and torch's random states from the file, and return its `progress`.
 
-        Returns None and changes nothing if the file is missing or, with a warning, if it cannot be used.
+        Returns None and changes nothing if there is no file or, with a warning, if it is damaged or of another run.
         """
         if not self.path.exists():
             return None
@@ -92,6 +91,6 @@ class Checkpoint:
         return facts["progress"]
 
     def remove(self) -> None:
-        """Delete the checkpoint and its checksum file; to be called when the run's results are written."""
+        """Delete the checkpoint and its checksum file. Call this once the run's results are written."""
         self.path.unlink(missing_ok=True)
         files.checksum_file(self.path).unlink(missing_ok=True)

@@ -65,7 +65,7 @@ def processor() -> str:
 
 
 def kernel_sources() -> list[Path]:
-    """The paths of this package's source files that numba compiles, or takes types and constants from, sorted."""
+    """The sorted paths of this package's files that numba compiles or takes types and constants from."""
     package = Path(__file__).parent
     return sorted(path for pattern in KERNELS for path in package.glob(pattern))
 
@@ -96,10 +96,10 @@ def _cache_folder() -> Path | None:
 
 
 def cached_njit(**options) -> Callable:
-    """A decorator like `numba.njit` that also keeps the compiled function on disk, where later processes load it.
+    """Return a decorator like `numba.njit(**options)` that also keeps the compiled function on disk for later use.
 
-    It is only for functions that are called from Python and raise no exception. An exception is taken for a fault of
-    the cache on disk: the cache is deleted, and the function is compiled and called again.
+    Use it only for functions that are called from Python and raise no exception. If a call raises one, the stored code
+    is taken to be faulty: it is deleted, and the function is compiled and called again.
     """
 
     def decorate(function):
@@ -137,7 +137,7 @@ class _Notice(event.Listener):
         self.what, self.seconds = what, seconds
 
     def on_start(self, event):
-        """Print which code numba begins to compile and about how long it takes, once in a process for that code."""
+        """Print what numba begins to compile and about how long it takes, once in a process."""
         if self.what not in _announced:
             print(f"compiling {self.what}, once (about {self.seconds} s)", file=sys.stderr, flush=True)
             _announced.add(self.what)
@@ -148,9 +148,9 @@ class _Notice(event.Listener):
 
 @contextmanager
 def compilation_notice(what: str, seconds: int) -> Iterator[None]:
-    """A context in which a line announces that numba compiles `what`, and that this takes about `seconds`.
+    """A context manager that announces the compilation of `what` by numba, and that it takes about `seconds`.
 
-    The line goes to standard error, once in a process, and only if numba does not find the code in its cache.
+    The line goes to standard error, at most once in a process, and only if numba does not find the code in its cache.
     """
     with event.install_listener("numba:compile", _Notice(what, seconds)):
         yield

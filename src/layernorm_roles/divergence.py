@@ -19,11 +19,11 @@ def rows_after_divergence(
     later: Iterable[int],
     at: Callable[[int], dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    """The metrics at the evaluation steps `later`, a row each, of a training run whose loss is not finite at `step`.
+    """Return a row of metrics for each evaluation step in `later` of a run whose loss is not finite at `step`.
 
-    Each row is a copy of `last`, the row of the last evaluation before `step`. In it the losses are infinite and the
-    accuracy is 0, as in WORST, and the columns that `at(s)` returns for the step s of the row replace others. A line
-    that begins with `title` is printed. Raises ValueError if `last` is None or empty.
+    A row is a copy of `last`, the row of the last evaluation before `step`, with infinite losses and an accuracy of 0.
+    For the row at step s, the columns that `at(s)` returns replace those of `last`. A printed line that begins with
+    `title`, a name for the training, says that the run diverged. Raises ValueError if `last` is None or empty.
     """
     if not last:
         raise ValueError(

@@ -32,7 +32,7 @@ ln(2)/2: 8e-8, little more than a rounding of float32."""
 def exp(typing, x):
     """exp(x) for x <= 0, float32 or float64, accurate to 1 ulp; only functions that numba compiles can call it.
 
-    It is 0 instead of any number below the smallest normal one, and NaN for NaN. `typing` comes from numba.
+    The result is 0 for x below -87 (float32) or -708 (float64), and NaN for NaN. `typing` comes from numba.
     """
     return x(x), lambda context, builder, signature, values: write_exp(builder, *values)
 
@@ -40,9 +40,9 @@ def exp(typing, x):
 def write_exp(builder: ir.IRBuilder, x: ir.Value, quick: bool = False) -> ir.Value:
     """Emit LLVM instructions that compute exp(x) for x <= 0, and return the LLVM value of the result.
 
-    x is a number, or a vector, of float32 or float64. exp(x) = 2^n exp(r) with n = round(x / ln 2) and |r| <= ln(2) /
-    2, where exp(r) is Taylor's series. `quick`, for float32 alone, takes the polynomial `SHORT` instead: its errors are
-    3 ulp, and for all x below -87 it returns exp(-87) = 2e-38.
+    x is a number or a vector, of float32 or float64. The method is exp(x) = 2^n exp(r) with n = round(x / ln 2) and |r|
+    <= ln(2) / 2, and Taylor's series for exp(r). `quick`, for float32 alone, takes a shorter polynomial: errors reach 3
+    ulp, and the result for x below -87 is exp(-87) = 2e-38 instead of 0.
     """
     single = getattr(x.type, "element", x.type) == ir.FloatType()
     layout = _LAYOUT[types.float32 if single else types.float64]

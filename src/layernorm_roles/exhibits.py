@@ -20,7 +20,7 @@ JUDGED = ("claims", "comparisons")
 
 @dataclass(frozen=True)
 class Exhibits:
-    """What is shown of the results of one configuration: claims, figures, tables for readers and pages."""
+    """The claims, figures, tables for readers and pages that show the results of one configuration."""
 
     folder: str
     plain: Mapping[str, Any]
@@ -30,7 +30,7 @@ class Exhibits:
 
     @classmethod
     def kept(cls, folder: str | Path) -> "Exhibits":
-        """The `Exhibits` of the results that are in `folder`; they are empty if settings.json is missing there.
+        """The `Exhibits` of the results in `folder`, without any tables if settings.json is missing there.
 
         Raises ValueError if settings.json is damaged.
         """
@@ -41,29 +41,32 @@ class Exhibits:
 
     @cached_property
     def again(self) -> "Exhibits":
-        """The `Exhibits` of the results in the subfolder again/, which are empty if there are none.
+        """The `Exhibits` of the results in the subfolder again/ of `folder`, without any tables if there are none.
 
-        Such results come from runs on new seeds, for claims that the results in `folder` leave undecided.
+        They come from further runs on new seeds, for claims that the results in `folder` leave undecided.
         """
         return Exhibits.kept(Path(self.folder, AGAIN))
 
     @property
     def name(self) -> str:
-        """The name of the configuration, which is the last part of the path results/<name>/."""
+        """The name of the configuration: the last part of the path results/<name>/ of the folder."""
         return Path(self.folder).name
 
     @cached_property
     def groups(self) -> dict[str, shown.Group]:
-        """The groups of figures and tables for readers that these results have, by name; empty without results."""
+        """The groups of figures and tables for readers that can be made from these results, by name of the group.
+
+        Without results there are none.
+        """
         groups = shown.groups_of(self.plain, self.tables) if self.tables else []
         return {group.name: group for group in groups}
 
     @cached_property
     def verdicts(self) -> dict[str, dict[str, str]]:
-        """The verdict on each claim, and the measured number with its interval, by the name of the claim.
+        """The verdict on each claim and the measured number with its 95 % interval, by the name of the claim.
 
-        The values are dictionaries of texts with the keys verdict, measured, ci_low and ci_high, from
-        tables/claims.csv. The result is empty if that file is missing; if it is damaged, ValueError is raised.
+        Each value is a dictionary of texts with the keys verdict, measured, ci_low and ci_high, from tables/claims.csv.
+        Without this file the result is empty. Raises ValueError if the file is damaged.
         """
         file = Path(self.folder, "tables/claims.csv")
         lines = files.read_bytes(file).decode().splitlines(keepends=True) if file.is_file() else []
@@ -71,7 +74,7 @@ class Exhibits:
         return {row["claim"]: {name: row[name] for name in names} for row in csv.DictReader(lines)}
 
     def ending(self) -> list[str]:
-        """Two lines to print when a workflow ends: the numbers of claims by verdict, and the path of the report.
+        """Two lines to print when a workflow ends: how many claims have each verdict, and the path of the report.
 
         The list is empty if there is no report.html.
         """
@@ -84,19 +87,19 @@ class Exhibits:
 
     @property
     def results(self) -> list[str]:
-        """The paths of the Parquet files with measured results, one for each table that the results have."""
+        """The paths of the Parquet files with measured results, one for each of `tables`."""
         return self._parquet(self.tables)
 
     @property
     def judged(self) -> list[str]:
-        """The paths of all Parquet files: those of measured results, and those of claims and comparisons.
+        """The paths of all Parquet files: those of measured results, and those of the tables claims and comparisons.
 
-        The last two are made from the measured results when the claims are judged.
+        The two tables are made from measured results when claims are judged. Without results the list is empty.
         """
         return self._parquet([*self.tables, *JUDGED] if self.tables else [])
 
     def read_by(self, group: str) -> list[str]:
-        """The paths of the Parquet files from which the figures and tables of the group `group` are made.
+        """The paths of the Parquet files from which the figures and tables of the group called `group` are made.
 
         The list is empty if these results have no such group.
         """
@@ -130,11 +133,11 @@ def plans(
 ) -> dict[str, dict[str, Any]]:
     """The plans, by job name, of the jobs that judge claims, make figures and tables for readers, and write pages.
 
-    A plan has all that a job's result depends on. `sources` has, for each Parquet table that the jobs read, where it
-    comes from and a hash; `again` has these for the tables of the results in the subfolder again/. `options` are those
-    of the `snakemake` commands on the report's page. `kept` has the verdicts of results/published/, which are shown
-    beside claims that these results leave open. `jobs` has, by name of a job that makes figures and tables, the names
-    of its groups; by default there is a job for each group.
+    A plan has all that a job's result depends on. `of` are the exhibits of the results. `sources` has, for each Parquet
+    table, the job or file that it comes from and a hash; `again` has the same for results in the subfolder again/.
+    `options` follow the target in the `snakemake` commands on the report's page. `kept` has the verdicts of
+    results/published/ by claim, which stand beside claims that these results leave open. `jobs` has, by job name, the
+    groups of figures and tables that a job makes; by default each group has a job.
     """
     settings = dict(of.plain)
     reads = dict([*sources.values(), *again.values()])
@@ -162,8 +165,8 @@ def plans(
 def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
     """The plans, by job name, of the jobs that judge claims and make figures and pages from results/published/.
 
-    A plan has all that a job's result depends on. One job makes all figures and tables for readers. No job makes the
-    measured results again, so the plans have checksums of their Parquet files instead.
+    A plan has all that a job's result depends on. A single job makes all figures and tables for readers. The measured
+    results are not made again, so the plans have checksums of their Parquet files.
     """
 
     def checksums(of: Exhibits, folder: str) -> Sources:
@@ -177,8 +180,8 @@ def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
 def to_compare(name: Any, own: str) -> str:
     """The path of the folder of results with which results/<own>/ is to be compared.
 
-    It is `name` if that has a slash, else results/<name>/. Raises ValueError if there are no results with verdicts in
-    this folder, or if it is results/<own>/ itself.
+    It is `name` if that contains a slash, else results/<name>/. Raises ValueError if settings.json or the table claims
+    is missing there, or if the folder is results/<own>/ itself.
     """
     name = str(name)
     finished = sorted(path.parents[1].name for path in Path("results").glob("*/parquet/claims.parquet"))
@@ -193,10 +196,10 @@ def to_compare(name: Any, own: str) -> str:
 
 
 def command_options(name: str, presets: str | Path) -> str:
-    """The options with which a `snakemake` command makes results/<name>/, for texts that show the command.
+    """The options with which a `snakemake` command makes results/<name>/, as a text to be shown to readers.
 
-    They are empty for "default" and "published". Otherwise they are --configfile and the YAML file in the folder
-    `presets` that sets this name, or FILE, for a configuration of the user, if no file there does.
+    The text is empty for "default" and "published". If a YAML file in the folder `presets` sets this name, it is
+    --configfile and the file's path; for any other name, it is --configfile FILE.
     """
     if name in ("default", KEPT):
         return ""

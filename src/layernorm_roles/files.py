@@ -19,19 +19,19 @@ ADVICE = "; delete it and run again"
 
 
 class Unusable(ValueError):
-    """Raised if a file of results is missing, damaged or not what its reader expects; the message names it first."""
+    """An error about a file of results: missing, damaged or not as expected. The message begins with its path."""
 
     @classmethod
     def because(cls, path: str | Path, reason: str) -> "Unusable":
-        """An `Unusable` error that says why the file at `path` is unusable and advises to delete it and run again."""
+        """An `Unusable` error whose message gives `path` and `reason`, and advises to delete the file and run again."""
         return cls(f"{path}: {reason}{ADVICE}")
 
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path to write to; if the `with` block raises no error, the file there is renamed to `path`.
+    """Yield a temporary path to write to; if the `with` block raises no error, rename the file there to `path`.
 
-    Its SHA-256 is stored in the folder .sha256 beside `path`. After an error the temporary file is deleted.
+    The file's SHA-256 is stored in the folder .sha256 beside `path`. After an error the temporary file is deleted.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
 
 
 def remove_partials(outputs: Iterable[str | Path]) -> None:
-    """Delete the partly written files that killed processes left beside `outputs`, those of checkpoints included."""
+    """Delete partly written files, also of checkpoints, that killed processes left beside the files `outputs`."""
     for path in map(Path, outputs):
         for stem in (glob.escape(path.stem), "checkpoint*"):
             for partial in path.parent.glob(f".{stem}.*.partial*"):
@@ -60,7 +60,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write `text` to `path` as UTF-8, whole or not at all, without a checksum."""
+    """Write `text` to `path` as UTF-8, whole or not at all, without storing a checksum."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     partial.write_text(text, encoding="utf-8")
@@ -99,8 +99,8 @@ def verify(path: str | Path) -> None:
 def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
     """A sentence, with advice, on each file under `folder` that is damaged, has no checksum or is gone.
 
-    A file is gone if only its checksum is there. Hidden files, and the direct subfolders in `beside`, such as logs,
-    whose files have no checksums, are left out.
+    A file is gone if only its checksum is left. Hidden files are skipped, and so are the subfolders of `folder` that
+    `beside` names, such as logs, whose files have no checksums.
     """
     found = []
     for path in visible(folder, beside):
@@ -115,7 +115,10 @@ def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
 
 
 def visible(folder: str | Path, beside: tuple[str, ...] = ()) -> list[Path]:
-    """The paths of all files under `folder`, except hidden files, checksums and the direct subfolders in `beside`."""
+    """The paths of all files under `folder`, sorted, without hidden files and checksums.
+
+    Files in the subfolders of `folder` that `beside` names, such as logs, are left out as well.
+    """
     return [
         path
         for path in _all_files(folder)
@@ -132,7 +135,7 @@ def _all_files(folder: str | Path) -> list[Path]:
 
 
 def sha256_of(*paths: str | Path) -> str:
-    """The SHA-256 of the contents of the files at `paths`, one after another, in hexadecimal digits."""
+    """The SHA-256 of the contents of the files at `paths`, joined in this order, in hexadecimal digits."""
     digest = hashlib.sha256()
     for path in paths:
         with Path(path).open("rb") as file:

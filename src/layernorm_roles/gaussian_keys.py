@@ -17,19 +17,19 @@ _NEGLIGIBLE = 1e-18
 def expected_unselectable(n: int, d: int, causal: bool = False) -> float:
     """The expected number, among n standard Gaussian keys in R^d, of keys in the convex hull of the others.
 
-    A Gaussian point set is a random projection of a regular simplex with n vertices to R^d. The chance that a vertex is
-    projected into the convex hull of the others, 0 for n <= d+1, is a sum over faces of the simplex (Affentranger and
-    Schneider 1992; Baryshnikov and Vitale 1994; angles as in Kabluchko and Zaporozhets 2020):
+    With `causal`, a key counts if it is in the convex hull of the keys before it. Raises ValueError if n < 1 or d < 1.
+
+    A Gaussian point set is, up to an affine map, a random projection of a regular simplex with n vertices to R^d. The
+    chance that a vertex is projected into the convex hull of the others, 0 for n <= d+1, is a sum over faces of the
+    simplex (Affentranger and Schneider 1992; Baryshnikov and Vitale 1994; angles as in Kabluchko and Zaporozhets 2020):
 
         E = n * 2 * sum over m = d+1, d+3, ... <= n-1 of C(n-1, m) * g_m(-1/(m+1)) * g_{n-1-m}(1/(m+1))
 
-    with g_k(r) = E[Phi(sqrt(r) X)^k] for standard normal X. The first g is the angle of an m-simplex at a vertex, the
-    second the outer angle at one of its faces. With `causal`, a key counts if it is in the convex hull of the keys
-    before it: the chances that the last of i keys is in the hull of the others are added up for i = 1 ... n. This has a
-    closed form, because C(i-1, m) Phi^(i-1-m) sum to the distribution function of a negative binomial variable.
-
-    Only positive terms are added, so that the relative error is below 1e-9 for n up to 10^9 and any d, also where the
-    number is as small as 1e-100. Raises ValueError if n or d is below 1.
+    Here C is the binomial coefficient, and g_k(r) = E[Phi(sqrt(r) X)^k] for standard normal X with distribution
+    function Phi. The first factor g is the angle of an m-simplex at a vertex, the second the outer angle of the whole
+    simplex at an m-face. For `causal`, the chances that the last of i keys is in the hull of the others are added up
+    for i = 1 ... n. All terms are positive, so that the relative error is below 1e-9 for n up to 10^9 and any d, also
+    where the number is as small as 1e-100.
 
     >>> round(expected_unselectable(20, 5), 4)
     1.4766

@@ -32,8 +32,8 @@ class Progress:
     """Reports how far a long loop is: to the log every few seconds, to the terminal at most every half minute.
 
     A report says how many of the `total` units of work are done, how long they took, and an estimate of the time left.
-    `done` is the number of units that an earlier process had finished when it left a checkpoint. Each call takes the
-    number of units that are done so far.
+    A loop that goes on from a checkpoint gives `done`, the number of units done before. Each call takes the number of
+    units that are done so far and, optionally, a text for the report.
 
     >>> progress = Progress("majority d8 layernorm seed 3", total=14_000, unit="steps")
     >>> progress(1_000, "test loss 0.92")
@@ -65,9 +65,9 @@ class Progress:
 
 @contextmanager
 def naming(key: str) -> Iterator[None]:
-    """A context that puts `key`, a key of config.yaml, before the message of any ValueError raised in it.
+    """A context manager that puts `key`, a key of config.yaml, before the message of a ValueError raised in it.
 
-    A `files.Unusable`, whose message begins with the path of a file, is left as it is.
+    Only errors of the class `files.Unusable` are left as they are: their messages begin with the path of a file.
     """
     try:
         yield
@@ -96,10 +96,10 @@ def job(snakemake: Any) -> Iterator[Plan | None]:
     """Run the `with` block as a job of the workflow, and yield the job's plan, or None if the job has none.
 
     `snakemake` is the object of that name which Snakemake gives to a script. Log messages go to the job's log file.
-    When the block ends without error, a copy of the plan file marks the job as done.
+    When the block ends without error, the plan file is copied to the job's origin, which marks the job as done.
 
     A ValueError, an OSError or a lack of memory ends the process with status 1 and one line on standard error; any
-    other error is raised again. The log has the traceback. At SIGTERM, or when the Snakemake process that started the
+    other error is raised again. The traceback is in the log. At SIGTERM, or when the Snakemake process that started the
     job is gone, this process ends and leaves nothing half-written.
     """
     log_file = snakemake.log[0]

@@ -19,9 +19,9 @@ Plans = dict[str, dict[str, Any]]
 
 
 def plans(of: Reproduction) -> Plans:
-    """The plan of each job of a reproduction, by the job's name: a dictionary of all that its result depends on.
+    """A dictionary of the plans of all jobs of a reproduction, by the name of the job, such as "settings".
 
-    The plan of a job comes after the plans of all jobs whose results it reads.
+    A job's plan is a dictionary of all that its result depends on. Jobs come after those whose results they read.
     """
     planned: Plans = {}
     add = partial(_add, planned)

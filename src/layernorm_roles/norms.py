@@ -23,32 +23,41 @@ from layernorm_roles.variants import SHRUNK, VARIANTS, Variant, maps
 
 
 def project(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-    """Every vector of x minus its entries' mean: the orthogonal projection I - 11'/d onto the hyperplane sum(x) = 0."""
+    """Subtract from every vector of `x`, shape (..., d), the mean of its entries.
+
+    This is the orthogonal projection I - 11'/d onto the hyperplane of the vectors whose entries sum to 0.
+    """
     return x - x.mean(dim=-1, keepdim=True)
 
 
 def scale(x: Float[Tensor, "*batch d"], eps: float = 0.0) -> Float[Tensor, "*batch d"]:
-    """Every vector of x scaled to norm sqrt(d); `eps` is added to the mean square, inside the root, as in torch."""
+    """Scale every vector of `x`, shape (..., d), to length sqrt(d).
+
+    `eps` is added to the mean square of the entries before the root is taken, as in torch; it makes vectors shorter.
+    """
     return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
 
 
 def scale_outside(x: Float[Tensor, "*batch d"], eps: float) -> Float[Tensor, "*batch d"]:
-    """Every vector of x scaled to about norm sqrt(d), with `eps` outside the root: x / (norm(x) / sqrt(d) + eps)."""
+    """Scale every vector of `x`, shape (..., d), to about length sqrt(d), with `eps` added outside the root.
+
+    The result is x / (|x| / sqrt(d) + eps), where |x| is the length of a vector x.
+    """
     return x / (x.square().mean(dim=-1, keepdim=True).sqrt() + eps)
 
 
 def affine(
     x: Float[Tensor, "*batch d"], gain: Float[Tensor, " d"], bias: Float[Tensor, " d"]
 ) -> Float[Tensor, "*batch d"]:
-    """The vectors of x times `gain`, plus `bias`, as in an ordinary LayerNorm."""
+    """Multiply every vector of `x` by `gain` and add `bias`, entry by entry, as LayerNorm does in its last step."""
     return x * gain + bias
 
 
 class Norm(nn.Module):
-    """A built-in normalisation, such as LayerNorm, of vectors of size `dim`: it maps (..., dim) to (..., dim).
+    """A built-in normalisation, such as LayerNorm, as a torch module that maps vectors (..., dim) to (..., dim).
 
-    `variant`, a value of `VARIANTS`, says what it computes. If something is learnt, `weight` is a gain (dim,) or a
-    scalar; `bias` (dim,) is there only if the variant learns one. `eps` is added to the mean square before the scaling.
+    `variant`, a value of `VARIANTS`, says which steps it takes. `weight`, a gain (dim,) or a scalar, and `bias` (dim,)
+    exist only if the variant learns them. `eps` is added to a vector's mean square before the vector is scaled.
     """
 
     def __init__(self, variant: Variant, dim: int, eps: float = 0.0):
@@ -61,9 +70,9 @@ class Norm(nn.Module):
             self.bias = nn.Parameter(torch.zeros(dim))
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-        """Apply to each vector of `x`, shape (..., d), the steps of the norm that `variant` asks for.
+        """Apply to each vector of `x`, shape (..., d), those steps of a norm that the variant asks for.
 
-        In this order, they are: project, scale, divide by d, multiply by a constant or `weight`, and add `bias`.
+        In order: subtract the mean, scale to length sqrt(d), divide by d, multiply by a number or gain, add a bias.
         """
         if self.variant.projects:
             x = project(x)
@@ -78,11 +87,11 @@ class Norm(nn.Module):
 
 
 class MatchedProjection(nn.Module):
-    """Subtracts the mean of each vector, and divides all vectors by one number, their running root mean square.
+    """A norm that subtracts the mean of each vector and divides all vectors by one running root mean square.
 
-    On average, outputs have the size that LayerNorm's have, but no vector is scaled to a fixed length. Each call in
-    training mode first moves the stored mean square a tenth of the way to the mean square of all entries of its
-    projected input. The stored mean square starts at the value of an untrained GPT-2.
+    On average its outputs are as large as LayerNorm's, but they do not all have one length. In training mode, each call
+    first moves the running mean square a tenth of the way to the mean square of all entries of its input vectors, after
+    their means are subtracted. The mean square starts at 0.0008, as in an untrained GPT-2.
     """
 
     def __init__(self):
@@ -90,7 +99,10 @@ class MatchedProjection(nn.Module):
         self.register_buffer("mean_square", torch.tensor(SHRUNK**2))
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-        """The projected vectors of `x`, shape (..., d), divided by the running root mean square of their entries."""
+        """Subtract the mean from each vector of `x`, shape (..., d), and divide all by the running root mean square.
+
+        In training mode, the running mean square is first updated with `x`.
+        """
         x = project(x)
         if self.training:
             self.mean_square.lerp_(x.detach().square().mean(), 0.1)
@@ -98,12 +110,12 @@ class MatchedProjection(nn.Module):
 
 
 def build(name: str, dim: int, eps: float = 0.0) -> nn.Module:
-    """The normalisation called `name`, as a torch module that maps vectors of size `dim`, (..., dim), to (..., dim).
+    """Build the norm called `name`, as a torch module that maps vectors of size `dim`, (..., dim), to (..., dim).
 
-    `name` is a key of `VARIANTS`, such a key times a constant as `variants.scaled` writes it, or "package.module:Class"
-    for a torch.nn.Module of the user. Its constructor takes `dim`, and its module is looked for in the working
-    directory first. `eps` applies to built-in variants only. Raises ValueError if the name is unknown, or if the class
-    cannot be imported or built.
+    `name` is a key of `VARIANTS`, such a key with a constant factor, as in "projection*35.0", or "package.module:Class"
+    for a user's own torch.nn.Module. This class is built with `dim` as its argument, and its module is first looked for
+    in the working directory. `eps` applies to built-in norms only. Raises ValueError if the name is unknown, or if the
+    class cannot be imported or built.
     """
     both = maps(name)
     if both is not None and both[0] == both[1]:
@@ -115,10 +127,10 @@ def build(name: str, dim: int, eps: float = 0.0) -> nn.Module:
 
 
 def build_pair(name: str, dim: int, eps: float = 0.0) -> tuple[nn.Module, nn.Module]:
-    """Two norms of the variant `name` for vectors of size `dim`: one for queries and keys, and one for values.
+    """Build the two norms of the variant `name`, for vectors of size `dim`: for queries and keys, and for values.
 
-    Both are the same module unless the variant has two norms, such as "projected_qk" or "layernorm*0.1@values". `name`
-    may also be any name that `build` takes. `eps` applies to built-in variants only. Raises ValueError if the name is
+    Both are the same module unless the variant has two norms, as "projected_qk" and "layernorm*0.1@values" have. `name`
+    can also be any name that `build` takes. `eps` applies to built-in norms only. Raises ValueError if the name is
     unknown, or if a user's class cannot be imported or built.
     """
     both = maps(name)
@@ -135,10 +147,10 @@ ALONE = 12
 
 
 def probe(name: str, shape: Sequence[int]) -> None:
-    """Raise ValueError unless the user's own normalisation `name`, "package.module:Class", is fit for training.
+    """Raise ValueError unless the user's own norm `name`, "package.module:Class", can be used in training.
 
-    For inputs of shape `shape`, (..., dim), it must map each vector by itself, without randomness, leave its input and
-    torch's global state as they are, have finite gradients, and keep what it remembers of earlier calls in buffers.
+    Inputs have the shape `shape`, (..., dim). The norm must map each vector without regard to the others or randomness,
+    leave its input and torch's global state unchanged, have finite gradients, and keep its own state in buffers.
     """
     generator = torch.Generator().manual_seed(0)
     first, second = torch.randn(2, *shape, generator=generator)

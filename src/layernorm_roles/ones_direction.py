@@ -13,17 +13,17 @@ from torch import Tensor, nn
 
 
 def share(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch"]:
-    """The share of each vector's squared length that lies along the ones vector, from 0 to 1; NaN of a zero vector."""
+    """The share, 0 to 1, of each vector's squared length that lies along the ones vector; NaN for a zero vector."""
     x = x.double()
     return x.sum(dim=-1).square() / (x.shape[-1] * x.square().sum(dim=-1))
 
 
 def table(network: nn.Module, run: Callable[[], object]) -> pd.DataFrame:
-    """For each norm of `network`, the share of its inputs' squared length that lies along the ones vector.
+    """A table with a row for each norm in `network`: the share of its inputs' squared length along the ones vector.
 
-    `run` is called to run the network. Every module with "Norm" in its class name counts as a norm. Columns: norm (from
-    1, by first call), norm_name (path of the module), dimensions, ones_share (0..1, the mean over all vectors that
-    enter the norm).
+    `run` is a function that runs the network once. Every module with "Norm" in its class name counts as a norm.
+    Columns: norm (its number, from 1, in the order of first calls), norm_name (the module's path), dimensions (size of
+    its inputs), ones_share (0..1, the mean over all vectors that enter the norm).
     """
     entered: dict[str, list[Float[Tensor, "n d"]]] = {}
 

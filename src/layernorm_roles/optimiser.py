@@ -8,17 +8,17 @@ from torch.optim.adam import adam
 
 
 def linear_decay(learning_rate: float, step: int, last: int, warmup: int = 0) -> float:
-    """The learning rate of step `step`: it falls linearly from `learning_rate` at step 0 to 0 at step `last`.
+    """The learning rate at step `step`, which falls linearly from `learning_rate` at step 0 to 0 at step `last`.
 
-    Later it stays at 0. In the first `warmup` steps it is multiplied by 1 / warmup, 2 / warmup and so on, up to 1.
+    After that it is 0. In the first `warmup` steps it is multiplied by 1 / warmup, 2 / warmup and so on, up to 1.
     """
     return learning_rate * max(0.0, 1 - step / last) * min(1.0, (step + 1) / max(warmup, 1))
 
 
 def rate_taken(learning_rate: float, step: int, last: int, warmup: int = 0) -> float:
-    """The learning rate, by `linear_decay`, of the latest training step when `step` steps have been taken.
+    """The learning rate of the latest training step, as `linear_decay` gives it, when `step` steps have been taken.
 
-    Before any step has been taken it is the rate of the first step. The other arguments are those of `linear_decay`.
+    If `step` is 0, the result is the rate of the first step. The other arguments are those of `linear_decay`.
     """
     return linear_decay(learning_rate, max(step - 1, 0), last, warmup)
 
@@ -26,8 +26,8 @@ def rate_taken(learning_rate: float, step: int, last: int, warmup: int = 0) -> f
 class AdamW:
     """AdamW with torch's betas and eps, but without the import of torch's compiler, which takes a second.
 
-    It calls the function behind `torch.optim.AdamW(fused=True)`, so that its state and results equal those of that
-    class; without weight decay they equal Adam's. Parameters without a gradient stay as they are. The learning rate
+    It calls the function behind `torch.optim.AdamW(fused=True)`, so that state and results equal those of torch's
+    class. Without weight decay they equal Adam's. Parameters whose gradient is None are not changed. The learning rate
     `lr` may be set between steps.
     """
 
@@ -43,7 +43,7 @@ class AdamW:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Update the parameters once, by the gradients that autograd has stored in them."""
+        """Update each parameter once, by the gradient in its `grad`; parameters without a gradient stay as they are."""
         moved = [
             (parameter, state)
             for parameter, state in zip(self.parameters, self.state, strict=True)

@@ -13,7 +13,10 @@ Partition = tuple[int, ...]
 
 @cache
 def count_partitions(total: int, parts: int, largest: int) -> int:
-    """The number of partitions of the integer `total` into at most `parts` parts, none above `largest`."""
+    """The number of ways to write `total` as a sum of at most `parts` positive integers, none above `largest`.
+
+    Sums that differ only in the order of their terms count once.
+    """
     if total == 0:
         return 1
     if parts == 0:
@@ -22,20 +25,20 @@ def count_partitions(total: int, parts: int, largest: int) -> int:
 
 
 def count_admissible(length: int, classes: int, majority_gap: int) -> int:
-    """The number of admissible partitions of the integer `length` into parts, the counts of classes.
+    """The number of admissible partitions of the `length` tokens of a sequence into counts of classes.
 
-    A partition is admissible if it has 2 to `classes` parts, one of them at least `majority_gap` above all others.
-    There are 69,413 for length 50, 20 classes and gap 6, as in the paper.
+    A partition is admissible if it has 2 to `classes` parts and the largest part is at least `majority_gap` above the
+    second. There are 69,413 for length 50, 20 classes and gap 6, as in the paper.
     """
     return sum(number for _, number in _by_majority(length, classes, majority_gap))
 
 
 def admissible_partition(rank: int, length: int, classes: int, majority_gap: int) -> Partition:
-    """The admissible partition of the integer `length` with the index `rank`, from 0: its parts, the largest first.
+    """The parts, largest first, of the admissible partition of the integer `length` with index `rank`, from 0.
 
-    A partition is admissible if it has 2 to `classes` parts and its largest part is at least `majority_gap` above the
-    second. Partitions are ordered by their largest part, then by the second largest, and so on, the smallest first.
-    `rank` must be below their number.
+    A partition is admissible if it has 2 to `classes` parts and the largest part is at least `majority_gap` above the
+    second. Partitions are in ascending order of the largest part, then of the second largest, and so on. `rank` must be
+    below the number that `count_admissible` gives.
     """
     for majority, number in _by_majority(length, classes, majority_gap):  # noqa: B007, used after the loop
         if rank < number:

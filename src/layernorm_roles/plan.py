@@ -35,16 +35,16 @@ _held = []
 
 
 class Plan(dict[str, Any]):
-    """A job's plan, a dictionary of all that the job's result depends on, read from the plan file at `path`."""
+    """A job's plan: a dictionary of all that the job's result depends on, read from the JSON file at `path`."""
 
     def __init__(self, path: str | Path):
         self.path, self.text = Path(path), Path(path).read_text(encoding="utf-8")
         super().__init__(json.loads(self.text))
 
     def of(self, job: str) -> dict[str, Any]:
-        """The plan of another job, `job`, whose result the job of this plan reads.
+        """The plan of the job called `job`, which must be one whose result the job of this plan reads.
 
-        Raises ValueError if the other plan has changed since this one was made.
+        Raises ValueError if that plan has changed since this one was made.
         """
         other = Plan(self.path.parents[self["job"].count("/")] / f"{job}.json")
         if hash_of(other) != self["made_by"][job]:
@@ -52,10 +52,10 @@ class Plan(dict[str, Any]):
         return dict(other)
 
     def finish(self, origin: str | Path) -> None:
-        """Write a copy of the plan file to `origin`, which marks the job as done.
+        """Mark the job as done, by writing a copy of its plan file to the path `origin`.
 
-        Raises ValueError if the plan file, the code of a user's norm or a file of the text has changed since the job
-        was planned.
+        Raises ValueError if the plan file, the code of a user's norm or a corpus file that the plan lists has changed
+        since the job was planned.
         """
         if _text(self.path) != self.text:
             raise ValueError(f"{self.path}: planned anew while its job ran; run the command again")
@@ -73,24 +73,24 @@ class Plan(dict[str, Any]):
 def plan(stage: str, job: str, made_by: Mapping[str, str], **parameters: Any) -> dict[str, Any]:
     """The plan of the job called `job`: a dictionary of all that the job's result depends on.
 
-    `stage` is the kind of work, such as "majority"; the plan contains a hash of its code. `made_by` maps each job or
-    table that the job reads, in the order of the job's inputs, to a hash of what it was made from. `parameters`, such
-    as settings and seeds, are values that JSON can hold.
+    `stage` is the kind of work, such as "majority"; a hash of its code goes into the plan. `made_by` maps the name of
+    each job or table that this job reads, in the order of the job's inputs, to a hash of what that was made from.
+    `parameters` are further entries, such as settings and seeds, which JSON can hold.
     """
     return {"job": job, "stage": stage, "code": catalogue.code(stage), **parameters, "made_by": dict(made_by)}
 
 
 def hash_of(plan: Mapping[str, Any]) -> str:
-    """A hash, 16 hexadecimal digits, of a plan: a dictionary of all that the result of a job depends on."""
+    """A hash of 16 hexadecimal digits of a job's plan; it does not depend on the order of the plan's keys."""
     return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write the plan files in results/<name>/, and set their times so that Snakemake does unfinished jobs only.
+    """Write the plan file of each job to `folder`, and set file times so that Snakemake does only unfinished jobs.
 
-    `folder` is results/<name>/, and `plans` has the plan of each job by its name. A job is finished if its plan equals
-    the copy that it left when it was done. Plan files of jobs that `plans` lacks are deleted. Raises ValueError if a
-    plan file cannot be written, or if another command is making the results in `folder` from other plans.
+    `folder` is results/<name>/, and `plans` maps the name of each job to its plan. A job is finished if its plan equals
+    the copy that the job left when it was done. Plan files of all other jobs are deleted. Raises ValueError if a plan
+    file cannot be written, or if another command is making results in `folder` from other plans.
     """
     folder = Path(folder)
     texts = {folder / FOLDER / f"{job}.json": _as_text(each) for job, each in plans.items()}
@@ -123,15 +123,15 @@ def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def begun(folder: str | Path) -> bool:
-    """Whether a job whose results are in `folder`, results/<name>/, has ever begun."""
+    """Whether any job that writes results to `folder`, which is results/<name>/, has ever begun."""
     return any(Path(folder, each).exists() for each in RESULTS)
 
 
 def check(folder: str | Path) -> None:
-    """Raise ValueError if a file in `folder`, results/<name>/, is damaged, missing or made otherwise than planned.
+    """Raise ValueError if a file in `folder`, results/<name>/, is damaged, missing or made from another plan.
 
-    The message has a line for each such file, and for each plan file that differs from the copy that the finished job
-    left. A folder in which no job has left a copy of its plan is an error, too.
+    The message has a line for each such file, and for each plan file that differs from the copy that its finished job
+    left. ValueError is also raised if the folder has no copy of a plan, since then no job has finished.
     """
     there = sorted(Path(folder, ORIGIN).rglob("*.json"))
     copies = {path.relative_to(Path(folder, ORIGIN)).as_posix(): _text(path) for path in there}

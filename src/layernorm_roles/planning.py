@@ -26,16 +26,19 @@ from layernorm_roles.text.prepared import TEXT_FILES
 
 
 def merged(base: Any, overlay: Any) -> Any:
-    """`base` with `overlay` laid over it, key by key at any depth, as Snakemake merges configuration files."""
+    """Merge `overlay` into `base`, key by key at any depth, as Snakemake merges configuration files.
+
+    Where both have a value, the result has that of `overlay`. Both arguments stay as they are.
+    """
     if not isinstance(base, Mapping) or not isinstance(overlay, Mapping):
         return overlay
     return {**base, **{key: merged(base.get(key), value) for key, value in overlay.items()}}
 
 
 def configured(defaults: str | Path, overlay: Mapping[str, Any]) -> Settings:
-    """The checked settings of the YAML file `defaults`, with the keys in `overlay` laid over them at any depth.
+    """The checked settings of a reproduction: those in the YAML file `defaults`, unless `overlay` replaces them.
 
-    Raises ValueError, with a line for each fault, if a value is not allowed.
+    `overlay` has nested keys as the file has. Raises ValueError, with a line for each fault, if a value is not allowed.
     """
     return load(merged(yaml_files.read(defaults), overlay))
 
@@ -43,8 +46,8 @@ def configured(defaults: str | Path, overlay: Mapping[str, Any]) -> Settings:
 def refuse_read_only(folder: str | Path, snakefile: str | Path) -> None:
     """Raise ValueError if the workflow cannot write to `folder`, which is results/<name>/, or to .snakemake/.
 
-    It is also raised if a file lies where a folder is needed. The message says what to do, such as how to run
-    `snakefile` in another folder.
+    ValueError is also raised if a file lies where a folder is needed. The message says what to do, for instance how to
+    run the workflow, `snakefile`, in another folder.
     """
     inside = [Path(folder, name) for name in (*plan.RESULTS, "figures", "tables", *plan.UNCHECKED)]
     for wanted in (Path(".snakemake"), Path(folder), *inside):
@@ -60,7 +63,7 @@ def refuse_read_only(folder: str | Path, snakefile: str | Path) -> None:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A reproduction, all that one configuration makes: its jobs, what they depend on, and the files they write."""
+    """All that one configuration makes: its jobs, what each job's result depends on, and the files that jobs write."""
 
     settings: Settings
     presets: Path
@@ -68,64 +71,73 @@ class Reproduction:
 
     @cached_property
     def plain(self) -> dict[str, Any]:
-        """All settings of config.yaml as nested dictionaries and lists of values that JSON can hold."""
+        """All settings of the configuration as nested dictionaries and lists of values that JSON can hold."""
         return self.settings.model_dump(mode="json")
 
     @property
     def folder(self) -> str:
-        """The folder of all outputs, results/<name>, relative to the working directory."""
+        """The path of the folder for all outputs, results/<name>, relative to the working directory."""
         return f"results/{self.settings.name}"
 
     @cached_property
     def device(self) -> Choice:
-        """The device on which language models are trained, and why; models of the majority task train on the CPU."""
+        """The device on which language models are trained, and the reason for this choice.
+
+        Models of the majority task are trained on the CPU on any machine.
+        """
         return choose(self.settings.device)
 
     @property
     def gpus(self) -> int:
-        """The number of GPUs, 1 or 0, that Snakemake reserves for each job that trains language models."""
+        """The number of GPUs that Snakemake reserves for each job that trains language models: 1, or 0 for the CPU."""
         return int(self.device.device == "cuda")
 
     @cached_property
     def training(self) -> dict[str, dict[str, Batch]]:
-        """The batches of training runs, by section, "majority" or "language_model", and then by name."""
+        """The batches of training runs, as training[section][name], where section is "majority" or "language_model"."""
         return {stage: batches.batches(self.settings, stage, self.device.device) for stage in batches.GROUPS}
 
     @cached_property
     def sampled(self) -> list[str]:
-        """The names of the batches of language models whose activations the experiment statements.fusion reads."""
+        """The names of the language model batches whose activations the experiment statements.fusion reads.
+
+        Activations are stored for this experiment when the models of the batch are measured.
+        """
         return [name for name, runs in self.measured.items() if any(run["samples"] for run in runs)]
 
     @cached_property
     def measured(self) -> dict[str, list[batches.Run]]:
-        """The language model runs to measure after training (see `batches.measured`), by the name of their batch."""
+        """The language model runs whose keys are tested after training, as lists by the name of their batch.
+
+        Flags in each run say what else is measured (see `batches.measured`). Batches without such runs are left out.
+        """
         trained = self.training["language_model"].items()
         measured = ((name, batches.measured(self.settings, batch)) for name, batch in trained)
         return {name: runs for name, runs in measured if runs}
 
     @cached_property
     def plans(self) -> dict[str, dict[str, Any]]:
-        """The plan of each job, a dictionary of all that the job's result depends on, by the job's name."""
+        """The plans of all jobs, by the job's name; a plan is a dictionary of all that the job's result depends on."""
         return jobs.plans(self)
 
     @cached_property
     def tables(self) -> tuple[str, ...]:
-        """The names of the Parquet tables of results that the jobs write, in the order of `catalogue.TABLES`."""
+        """The names of the Parquet tables that this reproduction's jobs write, in the order of `catalogue.TABLES`."""
         return tuple(table for table in catalogue.TABLES if self.jobs_of(table))
 
     @cached_property
     def exhibits(self) -> Exhibits:
-        """The claims, figures, tables for readers and pages that are made from the Parquet tables of results."""
+        """The claims, figures, tables for readers and pages to be made from this reproduction's Parquet tables."""
         return Exhibits(self.folder, self.plain, self.tables)
 
     @property
     def in_parts(self) -> list[str]:
-        """The names of the Parquet tables that are joined from files, one for each job that writes rows."""
+        """The names of the Parquet tables whose rows jobs write to separate files, which are joined afterwards."""
         # A stage that is a single job has a name in common with the job.
         return [table for table in self.tables if self.jobs_of(table) != [catalogue.TABLES[table]]]
 
     def jobs_of(self, table: str) -> list[str]:
-        """The names of the jobs that write the Parquet table `table`, or some of its rows; empty if no job does."""
+        """The names of the jobs that write rows of the Parquet table `table`; an empty list if no job does."""
         stage = catalogue.TABLES[table]
         if stage == "measure":
             flag = {"language_model_ceilings": "ceilings"}.get(table, "keys")
@@ -144,36 +156,45 @@ class Reproduction:
         return [stage]
 
     def parts(self, table: str) -> list[str]:
-        """The paths of the files that are joined to the Parquet table `table`, one for each job that writes rows."""
+        """The paths of the files that are joined to make the Parquet table `table`, one for each job that writes it."""
         return [f"{self.folder}/runs/{job}/{table}.parquet" for job in self.jobs_of(table)]
 
     def benchmarks(self) -> list[str]:
-        """The paths of Snakemake's benchmark files (time and memory), one for each job that computes results."""
+        """The paths of the files in which Snakemake notes the time and memory of each job that computes results.
+
+        Jobs that judge claims or make figures, tables for readers and pages have no such file here.
+        """
         computing = (job for job, each in self.plans.items() if each["stage"] not in catalogue.EVIDENCE)
         return [f"{self.folder}/benchmarks/{job}.tsv" for job in computing]
 
     def ends(self) -> list[str]:
-        """The paths of the files that the last jobs of the workflow leave when they are done: copies of their plans."""
+        """The paths of the files that mark the workflow's last jobs as done: the copies of their plans.
+
+        The last jobs judge claims, and make figures, tables for readers and pages.
+        """
         last = (job for job, each in self.plans.items() if each["stage"] in catalogue.EVIDENCE)
         return [f"{self.folder}/origin/{job}.json" for job in last]
 
     def text_files(self, name: str) -> dict[str, str]:
-        """The paths of the prepared files of the text called `name`, by kind, such as "tokenizer" or "manifest"."""
+        """The paths of the prepared files of the text called `name`, by what they hold.
+
+        The keys are "tokenizer", "training", "validation", "contexts" and "manifest".
+        """
         return {key: f"{self.folder}/data/text/{name}/{file}" for key, file in TEXT_FILES.items()}
 
     def text_of(self, batch: Batch) -> dict[str, str]:
-        """The paths of the prepared files of the text that a batch of language models trains on.
+        """The paths of the prepared files of the text on which `batch`, a batch of language models, is trained.
 
         The keys say what each file holds: "tokenizer", "training", "validation", "contexts" and "manifest".
         """
         return self.text_files(self.settings.language_model[batch.group].text)
 
     def majority_data(self, batch: Batch) -> list[str]:
-        """The paths of the data sets on which a batch of runs of the majority task trains, one for each seed."""
+        """The paths of the data sets on which `batch`, a batch of the majority task, is trained: one for each seed."""
         return [f"{self.folder}/data/majority/{batch.group}/seed_{seed}.parquet" for seed in batch.seeds]
 
     def downloaded(self, sources: Iterable[Source]) -> list[str]:
-        """The paths of the downloaded files of those `sources` that are datasets of the Hugging Face hub."""
+        """The paths to which those of `sources` that are data sets of the Hugging Face hub are downloaded."""
         return [f"{self.folder}/data/downloads/{each.file_name}" for each in sources if each.kind == "hub"]
 
     def text_sources(self, name: str) -> list[Source]:
@@ -182,7 +203,10 @@ class Reproduction:
         return [source for source in (text.corpus, text.long.source, text.sentences.source) if source]
 
     def labelled_sources(self, model: str) -> list[Source]:
-        """The sources of labelled sentences to train and validate `model` on; empty if it is no BERT classifier."""
+        """The two sources of labelled sentences on which the BERT classifier `model` is trained and validated.
+
+        The list is empty if `model` is not a BERT classifier.
+        """
         settings = self.settings.language_model[model]
         if settings.architecture != "bert" or settings.task != "labelled":
             return []
@@ -190,20 +214,20 @@ class Reproduction:
 
     @cached_property
     def hub_sources(self) -> dict[str, Source]:
-        """The sources of texts and labelled sentences that are downloaded from the Hugging Face hub.
+        """All sources of texts and labelled sentences that are downloaded from the Hugging Face hub.
 
-        The keys are the names of the files to write.
+        The keys are the names of the downloaded files.
         """
         sources = [source for name in self.settings.text for source in self.text_sources(name)]
         sources += [source for name in self.settings.language_model for source in self.labelled_sources(name)]
         return {source.file_name: source for source in sources if source.kind == "hub"}
 
     def corpus_files(self, name: str) -> list[str]:
-        """The sorted paths of the local files that the text called `name` is made of.
+        """The sorted paths of the local files of which the text called `name` is made.
 
         They are the files that match the path patterns of the text's sources. Raises ValueError if a pattern matches
-        nothing, if a match is no file, is in results/ or has a name that Snakemake cannot take, or if a source would
-        read a file twice.
+        nothing, if a source would read a file twice, or if a match is not a file, is in results/ or has a name that
+        Snakemake cannot take.
         """
         corpus = []
         for source in self.text_sources(name):
@@ -224,10 +248,10 @@ class Reproduction:
         return sorted(set(corpus))
 
     def text_of_pretrained(self, name: str) -> dict[str, str]:
-        """The paths of the prepared files of the text that the pretrained model `name` reads, by kind.
+        """The paths of the prepared files of the text that the pretrained model `name` of config.yaml reads.
 
-        Kinds are "tokenizer", "manifest" and so on. Raises ValueError if files of the model are missing or have another
-        SHA-256 than config.yaml says. Models of the Hugging Face hub, or already measured, are not checked.
+        The keys are "tokenizer", "contexts" and so on. Raises ValueError if files of the model are missing or have
+        another SHA-256 than config.yaml says. Models of the Hugging Face hub or already measured are not checked.
         """
         model = self.settings.pretrained[name]
         measured = Path(self.folder, "runs/pretrained", name, "pretrained_keys.parquet")

@@ -17,11 +17,11 @@ from layernorm_roles.random_streams import Stream
 
 
 def provenance(plan: Mapping[str, Any], device: str, *streams: Stream, torch: bool = False) -> dict[str, str]:
-    """The metadata of a file of results, as texts by name, from which a reader can make the file again.
+    """The metadata of a file of results, as a dict of texts, from which a reader can make the file again.
 
-    The names are config (`plan` as JSON, all that the result depends on), config_sha256, version (of this package),
-    git_commit, seed_rule (how to make the random generators of `streams` and, with `torch`, torch's), torch and python
-    (their versions), and `device`.
+    The keys are config (`plan` as JSON: all that the result depends on), config_sha256 (its hash), version (of this
+    package), git_commit, seed_rule (how to make the random generators of `streams` and, if `torch`, torch's own), torch
+    and python (their versions), and device (the argument `device`).
     """
     return {
         **_config(plan),
@@ -35,10 +35,10 @@ def provenance(plan: Mapping[str, Any], device: str, *streams: Stream, torch: bo
 
 
 def joined(sources: Iterable[Mapping[str, str]], settings: Mapping[str, Any]) -> dict[str, str]:
-    """The metadata of a file that is joined from several files, whose metadata are `sources`.
+    """The metadata of a file that is joined from several files, whose own metadata are `sources`.
 
-    It has the entries that `provenance` makes. config is `settings` as JSON, and config_sha256 its hash; every other
-    entry lists all values in the sources, sorted and separated by commas.
+    It has the entries that `provenance` makes: config is `settings` as JSON, config_sha256 is its hash, and each other
+    entry lists the different values in `sources`, sorted and separated by commas.
     """
     sources = list(sources)
     entries = {
@@ -54,7 +54,10 @@ def _config(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def refuse_contradiction(path: str | Path, stated: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Raise ValueError if `stated`, nested dictionaries read from `path`, lacks or contradicts part of `expected`."""
+    """Raise ValueError unless every value in `expected` is also in `stated`, which was read from the file `path`.
+
+    Both are nested dictionaries, and a value must be at the same keys in both.
+    """
     theirs, ours = _leaves(json.loads(json.dumps(stated))), _leaves(json.loads(json.dumps(expected)))
     different = [
         f"{key} = {theirs[key]!r}, expected {value!r}" if key in theirs else f"no {key}, expected {value!r}"
@@ -83,7 +86,7 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 @cache
 def git_commit() -> str:
-    """The hash of the git commit that is checked out where this package lies; "unknown" if git gives none."""
+    """The hash of the git commit that is checked out in this package's folder; "unknown" if git cannot tell."""
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     # Without the environment: GIT_DIR may name another repository.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

@@ -15,9 +15,9 @@ if TYPE_CHECKING:  # Snakemake reads the sentences while it plans, and draws not
 
 
 class Stream(Enum):
-    """A random stream, a source of random numbers with one purpose, such as the order of training batches.
+    """A random stream: a source of random numbers with one purpose, such as the order of training batches.
 
-    Each stream has a number, the names of the integers that `generator` takes for it, and words on what it draws.
+    `number` is unique, `integers` has the names of the integers that `generator` takes, and `draws` says what is drawn.
     """
 
     MAJORITY_DATA = (0, ("seed",), "partitions, labels and the test split of the majority task")
@@ -54,7 +54,7 @@ class Stream(Enum):
 
     @property
     def sentence(self) -> str:
-        """A text for the metadata of files: what the stream draws, and how to make its random generator again."""
+        """A text for the metadata of files: what the stream draws, and which call makes its generator."""
         key = ", ".join(self.integers)
         return f"{self.draws}: random_streams.generator(Stream.{self.name}{key and ', '}{key})"
 
@@ -67,9 +67,9 @@ NOTHING_RANDOM = "nothing is random"
 
 
 def generator(stream: Stream, *integers: int) -> np.random.Generator:
-    """The numpy random generator of `stream` for the given `integers`, such as a seed.
+    """Make the numpy random generator of `stream` for the given `integers`, such as a seed.
 
-    `stream.integers` says in order what they are. Raises TypeError if more or fewer are given.
+    `stream.integers` has the name of each integer, in order. Raises TypeError if there are more or fewer of them.
     """
     import numpy as np
 
@@ -80,12 +80,15 @@ def generator(stream: Stream, *integers: int) -> np.random.Generator:
 
 
 def seed_torch(seed: int) -> None:
-    """Seed torch's own generators, which draw the parameters of models and dropout."""
+    """Seed torch's own random generators, from which the initial parameters of models and dropout are drawn."""
     import torch
 
     torch.manual_seed(seed)
 
 
 def describe(streams: tuple[Stream, ...], torch: bool = False) -> str:
-    """A text for a file's metadata that says how to make the generators of `streams` and, with `torch`, torch's."""
+    """A text for the metadata of a file, which says how to make the random generators that its numbers come from.
+
+    They are those of `streams` and, if `torch`, torch's own. Without any, the text says that nothing is random.
+    """
     return "; ".join([stream.sentence for stream in streams] + [TORCH] * torch) or NOTHING_RANDOM

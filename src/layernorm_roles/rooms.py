@@ -18,9 +18,9 @@ PACKAGE = Path(__file__).parent
 
 @cache
 def digest(rooms: tuple[str, ...], packages: tuple[str, ...] = ()) -> str:
-    """A hash of the code in `rooms` and of the installed versions of `packages`, in 16 hexadecimal digits.
+    """A hash of 16 hexadecimal digits of the code in `rooms` and of the installed versions of `packages`.
 
-    `rooms` are folders and files of this package. Comments, docstrings and layout of Python code do not count.
+    `rooms` are paths of folders and files in this package. Comments, docstrings and layout of code do not count.
     """
     files = sorted({file for room in rooms for file in files_of(room)})
     parts = [f"{file} {_meaning(PACKAGE / file)}" for file in files]
@@ -38,7 +38,7 @@ def _version(package: str) -> str:
 
 
 def files_of(room: str) -> list[str]:
-    """The paths, relative to the package, of the files in `room`, a folder or file of this package.
+    """The paths of all files in `room`, a folder or file of this package, relative to the package's folder.
 
     Raises ValueError if there are none.
     """
@@ -53,9 +53,9 @@ def files_of(room: str) -> list[str]:
 def of_norm(norm: str) -> str | None:
     """A hash of the code of a user's norm, "package.module:Class"; None for a built-in norm, whose name has no colon.
 
-    It covers the norm's module, all that the module imports from the working directory, and all files in the module's
-    folder, unless that is the working directory itself or a folder of installed packages. Raises ValueError if the
-    module does not exist or cannot be read.
+    The code is the norm's module, all modules that this one imports from the working directory, and all files in the
+    module's folder. The folder does not count if it is the working directory or on Python's path for modules. Raises
+    ValueError if the module does not exist or cannot be read.
     """
     if ":" not in norm:
         return None

@@ -13,9 +13,9 @@ from layernorm_roles.settings import yaml_files
 class Figure(NamedTuple):
     """A figure that is listed in shown.yaml: its name, its caption, and how it is plotted.
 
-    The function called `draw` plots it. Its arguments are the Parquet tables `inputs`, then the section `settings` of
-    the configuration, unless `settings` is empty, and `options`. `group` is the subject of the figure, mostly a section
-    of config.yaml; the figure is left out if no experiment or model of the section meets all conditions in `needs`.
+    `draw` is the plotting function in `evidence.figures`; it gets the Parquet tables `inputs`, the section `settings`
+    of the configuration, if one is named, and `options`. `group` names the figure's `Group`, mostly also a section of
+    config.yaml; the figure is left out if no experiment or model of that section meets all conditions in `needs`.
     """
 
     name: str
@@ -29,15 +29,15 @@ class Figure(NamedTuple):
 
     @property
     def files(self) -> list[str]:
-        """The paths of the figure's PNG and PDF files below results/<name>/."""
+        """The paths, below results/<name>/, of the figure's PNG and PDF files."""
         return [f"figures/{self.name}.png", f"figures/{self.name}.pdf"]
 
 
 class Table(NamedTuple):
     """A table for readers that is listed in shown.yaml and made from the Parquet tables `inputs`.
 
-    `group` is its subject. `note` stands below the table and says what the columns mean; `none` is what readers see
-    instead of a table without rows.
+    `group` is the name of the `Group` that has the table. `note` stands below the table and says what the columns mean.
+    `none` is a sentence that stands in place of a table without rows.
     """
 
     name: str
@@ -49,12 +49,15 @@ class Table(NamedTuple):
 
     @property
     def files(self) -> list[str]:
-        """The paths, below results/<name>/, of the table's CSV file, in full precision, and of its Markdown file."""
+        """The paths, below results/<name>/, of the table's CSV file (numbers in full precision) and Markdown file."""
         return [f"tables/{self.name}.csv", f"tables/{self.name}.md"]
 
 
 class Group(NamedTuple):
-    """A group of figures and tables for readers on one subject, such as the majority task, in shown.yaml."""
+    """The figures and tables for readers that one job makes, on one subject such as the majority task.
+
+    They are listed in shown.yaml.
+    """
 
     name: str
     title: str
@@ -64,12 +67,12 @@ class Group(NamedTuple):
 
     @property
     def inputs(self) -> list[str]:
-        """The names of the Parquet tables from which the group's figures and tables for readers are made, sorted."""
+        """The names, sorted, of all Parquet tables from which figures and tables of the group are made."""
         return sorted({name for exhibit in (*self.figures, *self.tables) for name in exhibit.inputs})
 
     @property
     def files(self) -> list[str]:
-        """The paths, below results/<name>/, of the files of the group's figures and tables for readers."""
+        """The paths, below results/<name>/, of the files of all figures and tables of the group."""
         return [file for exhibit in (*self.figures, *self.tables) for file in exhibit.files]
 
 
@@ -95,11 +98,11 @@ TABLES = {table.name: table for group in GROUPS.values() for table in group.tabl
 
 
 def groups_of(settings: Mapping[str, Any], tables: Collection[str]) -> list[Group]:
-    """The groups of figures and tables for readers that can be made from some results; empty groups are left out.
+    """The groups of figures and tables for readers that can be made from the results of a reproduction.
 
-    `settings` are those behind the results, as dictionaries. `tables` names the Parquet tables that there are, besides
-    claims. A figure or table is left out if it reads any other Parquet table; a figure also if no experiment or model
-    of its section meets its `needs`.
+    `settings` has the reproduction's settings, as dictionaries. `tables` names the Parquet tables that exist; claims is
+    taken to exist. A figure or table that reads any other Parquet table is left out, and so is a figure if no
+    experiment or model of its section in config.yaml meets all conditions in its `needs`. Empty groups are left out.
     """
     there = {*tables, "claims"}
     groups = [
@@ -120,9 +123,9 @@ def trained(entry: Mapping[str, Any]) -> set[str]:
 
 
 def is_single(entry: Mapping[str, Any]) -> bool:
-    """Whether an experiment or language model has only one width, one learning rate and one number of steps.
+    """Whether an experiment or language model has just one width, one learning rate and one number of steps.
 
-    `entry` has its settings, in which these may be lists.
+    `entry` has its settings, in which each of the three may be a list.
     """
     values = (entry[key] for key in ("d_model", "learning_rate", "steps"))
     return all(not isinstance(value, list | tuple) or len(value) == 1 for value in values)

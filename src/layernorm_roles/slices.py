@@ -2,6 +2,9 @@
 
 
 def slices(n: int, size: int) -> list[slice]:
-    """Consecutive slices that cover n rows, each of `size` rows (1 if `size` is below 1); the last may have fewer."""
+    """Consecutive slices that together cover n rows, each of `size` rows; the last may have fewer.
+
+    A `size` below 1 counts as 1.
+    """
     size = max(1, size)
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def write(frame: pd.DataFrame, table: str, path: str | Path, origin: Mapping[str, str]) -> None:
-    """Write `frame` to `path` as a Parquet file with the columns of `table`, a key of SCHEMAS, and its checksum.
+    """Write `frame` to `path` as a Parquet file that holds the table named `table`, and store the file's checksum.
 
-    `origin`, made by `provenance.provenance`, becomes the file's metadata. The columns of `frame` may come in any
-    order. Raises ValueError if columns are missing, unknown or mistyped, or if there is a null where the schema allows
-    none.
+    `table` is a key of `schemas.SCHEMAS`, which has the columns of each table; `frame` may have them in any order.
+    `origin`, made by `provenance.provenance`, becomes the file's metadata. Raises ValueError if columns are missing,
+    unknown or mistyped, or if there is a null where the schema allows none.
     """
     schema = SCHEMAS[table]
     if set(frame.columns) != set(schema.names):
@@ -52,18 +52,18 @@ def _split(arrow: pa.Table) -> list[str]:
 
 
 def read(path: str | Path, table: str) -> pd.DataFrame:
-    """The content of the Parquet file at `path`, which must hold the table `table`, a key of SCHEMAS.
+    """Read the Parquet file at `path`, which must hold the table named `table`, a key of `schemas.SCHEMAS`.
 
-    Raises ValueError if the file is missing or damaged, or does not hold this table.
+    Raises ValueError if the file is missing or damaged, or does not hold this table with its columns in SCHEMAS.
     """
     return read_arrow(path, table).to_pandas(use_threads=False)
 
 
 def read_arrow(path: str | Path, table: str, identity: Mapping[str, Any] | None = None) -> pa.Table:
-    """The content of the Parquet file at `path` as an Arrow table, which is faster than pandas for columns of lists.
+    """Read the Parquet file at `path` as an Arrow table, which is faster than pandas for columns of lists.
 
-    Raises ValueError if the file is missing or damaged, or does not hold the table `table`, a key of SCHEMAS. With
-    `identity`, it is an error, too, if the entry config of the file's metadata lacks or contradicts part of `identity`.
+    Raises ValueError if the file is missing, damaged, or not the table named `table` with its columns in
+    `schemas.SCHEMAS`, or if the metadata's JSON entry config lacks or contradicts part of `identity`.
     """
     # A ParquetFile, not a dataset: folder names such as seed=3 must not become columns.
     file = _parquet(path)
@@ -97,7 +97,7 @@ def _difference(found: pa.Schema, expected: pa.Schema) -> str:
 
 
 def read_provenance(path: str | Path) -> dict[str, str]:
-    """The metadata of a Parquet file, texts by name, such as "config".
+    """The metadata of a Parquet file, as a dict from a name, such as "config", to a text.
 
     Raises ValueError if the file is missing or damaged.
     """
@@ -106,10 +106,10 @@ def read_provenance(path: str | Path) -> dict[str, str]:
 
 
 def refuse_unplanned(plan: Plan, paths: Iterable[str | Path]) -> None:
-    """Raise ValueError if a Parquet file that a job reads was made from another plan than the job expects.
+    """Raise ValueError if a Parquet file in `paths` was made from another plan than the job that reads it expects.
 
-    `plan` has all that the job depends on, with the names of the jobs that should have made the files at `paths`. A
-    file of a job that it does not name is accepted, such as those of results/published/, which are known by checksums.
+    `plan` is the plan of the job that reads them; its entry `made_by` names the jobs that should have made the files. A
+    file of any other job is accepted, such as those of results/published/, which checksums identify.
     """
     for path in paths:
         config = json.loads(read_provenance(path).get("config", "{}"))
@@ -118,11 +118,11 @@ def refuse_unplanned(plan: Plan, paths: Iterable[str | Path]) -> None:
 
 
 def collect(plan: Plan, paths: Iterable[str | Path], table: str, out: str | Path) -> None:
-    """Join Parquet files, each with rows of the table `table`, in the order of `paths`, and write them to `out`.
+    """Join Parquet files, each with rows of the table named `table`, in the order of `paths`; write them to `out`.
 
-    `plan` names, in this order, the jobs that wrote the files. It becomes the entry config in the metadata of `out`;
-    the other entries list all values that the files have. Raises ValueError if a file is missing or damaged, does not
-    hold this table, or was not made as planned.
+    `plan` names, in the order of `paths`, the jobs that should have written the files. `plan` becomes the entry config
+    in the metadata of `out`; every other entry lists the values of all files. Raises ValueError if a file is missing or
+    damaged, does not hold this table, or was not made as planned.
     """
     paths = list(paths)
     jobs = zip(paths, plan["made_by"], strict=True)

@@ -9,7 +9,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Named:
-    """A variant of the norm before attention: its name in figures, tables and the guide, and how it is plotted."""
+    """How a variant of the norm before attention is named, described and plotted in figures, tables and the guide."""
 
     label: str
     """What legends of figures and rows of tables call this variant of the norm before attention."""
@@ -24,10 +24,10 @@ class Named:
 
 @dataclass(frozen=True, kw_only=True)
 class Variant(Named):
-    """A norm before attention that is one map, so that queries, keys and values are made from the same vectors.
+    """A variant with one norm before attention, from whose output queries, keys and values are made.
 
-    The fields from `projects` on say, in the order in which it happens, what is done to a vector x of size d. P = I -
-    11'/d is the projection onto the hyperplane orthogonal to the ones vector.
+    The fields from `projects` on say, in the order in which it happens, what the norm does to a vector x of size d. P =
+    I - 11'/d is the projection onto the hyperplane orthogonal to the ones vector.
     """
 
     projects: bool
@@ -149,19 +149,19 @@ BERT_VARIANTS: dict[str, bool] = {"none": False, "layernorm": True, NO_ATTENTION
 
 
 def scaled(like: str, factor: float, part: str = "both") -> str:
-    """The name that `norms.build_pair` takes for the norm `like` times `factor`, such as "projection*35.0".
+    """The name under which `norms.build_pair` builds the norm `like` times `factor`, such as "projection*35.0".
 
-    `like` is a built-in norm. With the `part` "queries_keys" or "values", only queries and keys, or only values, are
-    made from the product; the name is then as in "layernorm*0.1@values".
+    `like` is a built-in norm. `part` says what is made from the product: "both" stands for queries, keys and values,
+    "queries_keys" or "values" for these alone; the name then ends as in "layernorm*0.1@values".
     """
     return f"{like}*{factor!r}" + ("" if part == "both" else f"@{part}")
 
 
 def maps(name: str) -> tuple[Variant, Variant] | None:
-    """The two norms of the variant `name`: the one from whose output queries and keys are made, and one for values.
+    """The two norms of the variant `name`: one for queries and keys, and one for values.
 
-    They are equal unless the variant has two norms. Returns None for a user's "package.module:Class", for variants that
-    are more than norms, such as "no_attention", and for unknown names.
+    They differ only for variants such as "projected_qk" and "layernorm*0.1@values". Returns None for a user's
+    "package.module:Class", for variants that are more than norms, such as "no_attention", and for unknown names.
     """
     like, _, rest = name.partition("*")
     factor, _, part = rest.partition("@")
@@ -177,14 +177,14 @@ def maps(name: str) -> tuple[Variant, Variant] | None:
 def label_of(like: str, factor: float, part: str = "both") -> str:
     """The label, in legends of figures, of the built-in norm `like` times `factor`, such as "35 × projection only".
 
-    `part` says what is made from the product, and is added to the label unless it is "both".
+    `part`, what is made from the product, is added unless it is "both"; it may also be "queries_keys" or "values".
     """
     parts = "" if part == "both" else f" ({part.replace('_', ', ')})"
     return f"{factor:g} × {BUILT_IN[like].label}{parts}"
 
 
 def guide() -> str:
-    """The table of docs/guide.md, in Markdown: what each built-in variant computes, and what the paper calls it."""
+    """The table of the variants in docs/guide.md, in Markdown: what each computes, and what the paper calls it."""
     rows = [f"| `{name}` | {each.computes} | {each.in_paper} |" for name, each in BUILT_IN.items()]
     return "\n".join(["| name | computes | in the paper |", "|---|---|---|", *rows]) + "\n"
 

@@ -54,7 +54,7 @@ WHY = re.compile(r"^(?:error: .*(?:\n\(details: .*\))?|slurmstepd: error: \*{3} 
 
 
 class Job(NamedTuple):
-    """A job of the workflow that has started and has not ended."""
+    """A job of a Snakemake workflow that has started and has not ended."""
 
     rule: str
     title: str
@@ -64,7 +64,7 @@ class Job(NamedTuple):
 
 
 class LogHandler(LogHandlerBase):
-    """Snakemake's log handler that prints long jobs, progress after a silence, failures, and little else."""
+    """A log handler for Snakemake that prints long jobs, progress after a silence, failures, and little else."""
 
     writes_to_stream, writes_to_file = True, False
     # Snakemake then adds its own filter, which heeds --quiet, and its own formatter.
@@ -83,9 +83,9 @@ class LogHandler(LogHandlerBase):
         self._ended = threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print `record` in a short form, or not at all if it matters little.
+        """Print a log record of Snakemake in a short form, or not at all if it says little.
 
-        With --verbose, print every record in Snakemake's own words.
+        With Snakemake's option --verbose, every record is printed in Snakemake's own words.
         """
         try:
             text = self._text(record)
@@ -97,7 +97,7 @@ class LogHandler(LogHandlerBase):
             self.handleError(record)
 
     def close(self) -> None:
-        """Print which jobs failed, if the workflow has begun but not finished, and stop reports of progress."""
+        """Stop reports of progress; if the workflow has begun but not finished, print which jobs failed."""
         if self._done < self._total and not self.common_settings.dryrun and not self._ended.is_set():
             logs = dict.fromkeys(log for logs in self._failed.values() for log in logs)
             if self._failed:

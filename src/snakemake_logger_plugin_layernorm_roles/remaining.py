@@ -18,8 +18,8 @@ OVERRUN_SECONDS = 30.0
 class Remaining:
     """Estimates the time until a workflow ends, from the times of its finished jobs and of an earlier workflow.
 
-    `jobs` has the number of jobs of each rule. `earlier` has the mean number of seconds that a job of each rule took in
-    the earlier workflow.
+    `jobs` has the number of the workflow's jobs by rule. `earlier` has, by rule, the mean number of seconds that a job
+    took in the earlier workflow.
     """
 
     def __init__(self, jobs: Mapping[str, int], earlier: Mapping[str, float]):
@@ -30,13 +30,13 @@ class Remaining:
         self._spent: Counter[str] = Counter()
 
     def finished(self, rule: str, seconds: float) -> None:
-        """Note, for later estimates, that a job of the rule `rule` has finished after `seconds`."""
+        """Take into account, for later estimates, that a job of the rule `rule` has finished after `seconds`."""
         self._left[rule] -= 1
         self._seen[rule] += 1
         self._spent[rule] += seconds
 
     def seconds(self, elapsed: float, running: Iterable[tuple[str, float]]) -> float | None:
-        """The estimated seconds until the workflow ends, or None while too little is known.
+        """Estimate the seconds until the workflow ends; None while too little is known.
 
         `elapsed` is the number of seconds since the first job began. `running` has, for each job that is running, its
         rule and the number of seconds that it has run.
@@ -63,7 +63,7 @@ class Remaining:
 def seconds_by_rule(file: Path) -> dict[str, float]:
     """The mean number of seconds that a job took, by rule, from a CSV file with columns rule, jobs and wall_minutes.
 
-    A rule without minutes, whose benchmark file was missing, is left out. Empty if the CSV file is missing or faulty.
+    wall_minutes is the total of all `jobs`; a rule without it is left out. Empty if the file is missing or faulty.
     """
     try:
         with file.open(encoding="utf-8", newline="") as text:

@@ -12,9 +12,9 @@ from layernorm_roles.evidence.tables import readable
 
 
 def draw(name: str, tables: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
-    """Return the figure that shown.yaml calls `name`, as a matplotlib Figure.
+    """Return the matplotlib Figure that the file shown.yaml lists under the name `name`.
 
-    `tables` has data frames by the names of their Parquet tables; `settings` are the settings of the reproduction.
+    `tables` has the data frames of Parquet tables by their names; `settings` are all settings of the reproduction.
     """
     style.theme()
     figure = shown.FIGURES[name]
@@ -26,10 +26,10 @@ def draw(name: str, tables: Mapping[str, Any], settings: Mapping[str, Any]) -> A
 
 
 def draw_groups(plan: Mapping[str, Any], tables: Iterable[str | Path], outputs: Iterable[str | Path]) -> None:
-    """Write the figures and readable tables whose files are among `outputs`, from the exhibits that a plan lists.
+    """Write the figures and tables of a plan's groups of exhibits, as far as their files are among `outputs`.
 
-    `plan` has the names of `groups` of exhibits, the reproduction's `settings` and, if there is a kept reproduction,
-    its verdicts under `kept`. `tables` are Parquet files, each named like its table.
+    `plan` has the names of the `groups`, the reproduction's `settings` and, if there are any, the kept reproduction's
+    verdicts under `kept`. `tables` are Parquet files, each named like its table.
     """
     legends.name_scaled(plan["settings"].get("norms", {}))
     frames = {path.stem: store.read(path, path.stem) for path in map(Path, tables)}

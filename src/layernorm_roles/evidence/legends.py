@@ -12,23 +12,23 @@ _SCALED: dict[str, str] = {}
 
 
 def name_scaled(norms: Mapping[str, Any]) -> None:
-    """Make the function `label` name scaled built-in norms by their factor, such as "35 × projection only".
+    """Make the function `label` return names such as "35 × projection only" for scaled built-in norms.
 
-    `norms` is the section norms of the settings, whose other entries keep their names.
+    `norms` is the section norms of the settings. Its other entries, classes of the user, keep their names.
     """
     _SCALED.update({name: label_of(**norm) for name, norm in norms.items() if isinstance(norm, Mapping)})
 
 
 def label(variant: str) -> str:
-    """Return the name of a variant in legends and tables for readers.
+    """Return the name of a variant that readers see in legends and tables, such as "LayerNorm" for layernorm.
 
-    A user's own class goes by its name in the configuration.
+    For a class of the user's own it is the name in the configuration.
     """
     return LEGENDS.get(variant) or _SCALED.get(variant, variant)
 
 
 def legend_order(variants: Iterable[str]) -> list[str]:
-    """Return the distinct names in `variants`: built-in variants in the order of the legends, then others by name."""
+    """Return the distinct names in `variants`: built-in variants in the order of legends, then others by alphabet."""
     present = set(variants)
     return [name for name in LEGENDS if name in present] + sorted(present - set(LEGENDS))
 

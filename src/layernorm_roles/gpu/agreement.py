@@ -22,10 +22,10 @@ class Derivatives(NamedTuple):
 
 
 def derivatives(model: nn.Module, batch: tuple[np.ndarray, ...], device: str) -> Derivatives:
-    """The loss `model.loss(*batch)`, without dropout, and its gradients by the parameters, computed on `device`.
+    """The loss `model.loss(*batch)`, without dropout, and its gradients with respect to the model's parameters.
 
-    `device` is a name that torch knows; the arrays of `batch` become tensors on it. The model is moved to the device
-    and stays on it; its parameters and its training mode do not change.
+    They are computed on `device`, a name that torch knows, from tensors of the arrays in `batch`. The model is moved
+    there and stays there; its parameters and its training mode do not change.
     """
     was_training = model.training
     model.to(device).eval()
@@ -42,9 +42,9 @@ def derivatives(model: nn.Module, batch: tuple[np.ndarray, ...], device: str) ->
 
 
 def difference(one: Derivatives, other: Derivatives) -> str | None:
-    """A sentence on the first loss or gradient that differs between the CPU (`one`) and the GPU (`other`).
+    """A sentence on the first loss or gradient that differs between the CPU (`one`) and the GPU (`other`), or None.
 
-    The result is None if losses and gradients agree to within a relative difference of TOLERANCE, 1e-4.
+    None means that losses and gradients agree to within a relative difference of 1e-4 (TOLERANCE).
     """
     if not abs(one.loss - other.loss) <= TOLERANCE * abs(one.loss):  # also if a number is not finite
         return f"the loss is {one.loss:.8g} on the CPU and {other.loss:.8g} on the GPU"

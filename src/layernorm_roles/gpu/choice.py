@@ -8,7 +8,7 @@ DECIDED = "LAYERNORM_ROLES_AUTO_DEVICE"
 
 
 class Choice(NamedTuple):
-    """The device on which models are trained, and why it was chosen."""
+    """The device on which models are trained, "cpu" or "cuda", and the reason why it was chosen."""
 
     device: str
     """The chosen device by torch's name, "cpu" or "cuda"."""
@@ -17,10 +17,10 @@ class Choice(NamedTuple):
 
 
 def choose(wanted: str) -> Choice:
-    """The device on which to train, and the reason for it, for a value of `device` in config.yaml.
+    """The device on which to train, and the reason for it, for the value `wanted` of `device` in config.yaml.
 
-    `wanted` is "auto", "cpu" or "cuda". "auto" means the GPU of this machine if torch finds one, else the CPU; the
-    processes that this one starts later keep to this choice. It is not checked whether "cuda" exists.
+    `wanted` is "auto", "cpu" or "cuda". "auto" means "cuda" if torch finds a GPU on this machine, else "cpu"; processes
+    that this one starts later get the same answer. For "cuda" it is not checked whether there is a GPU.
     """
     if wanted != "auto":
         return Choice(wanted, "")

@@ -23,7 +23,7 @@ APART = "apart, trained all the same"
 
 
 class Device:
-    """The CPU as a device for training, and the base class that `GPU` overrides."""
+    """A device on which models are trained: this base class stands for the CPU, its subclass `GPU` for a GPU."""
 
     name = "cpu"
     """The name of the training device in torch; GPU has "cuda"."""
@@ -35,15 +35,18 @@ class Device:
 
     @property
     def identity(self) -> str:
-        """The kind of device, as checkpoints store it: training resumes only on a device of equal identity."""
+        """The name of the device in checkpoints, "cpu"; training resumes only on a device with an equal name."""
         return self.name
 
     def compare(self, derivatives: Callable[[str], agreement.Derivatives], title: str) -> None:
-        """Do nothing on a CPU; `GPU.compare` checks the loss and gradients of one batch against those of the CPU."""
+        """Do nothing: on a GPU, this method compares the loss and gradients on a batch of data with those of the CPU.
+
+        The arguments are explained in `GPU.compare`.
+        """
 
     @contextmanager
     def memory_advice(self, advice: str) -> Iterator[None]:
-        """A context in which an out-of-memory error becomes a ValueError whose message contains `advice`."""
+        """A context manager that turns an out-of-memory error into a ValueError whose message contains `advice`."""
         try:
             yield
         except (RuntimeError, MemoryError) as error:
@@ -58,8 +61,8 @@ class Device:
 class GPU(Device):
     """A GPU for training: torch's current CUDA device, set to deterministic algorithms and to float32 without TF32.
 
-    If a check finds wrong numbers, it raises ValueError with `on_difference` "stop", and prints a warning with "warn".
-    The constructor raises RuntimeError if torch can use no GPU, or AssertionError if this torch has no CUDA.
+    If `compare` finds that the GPU computes wrong numbers, it raises ValueError for `on_difference` "stop", and prints
+    a warning for "warn". The constructor raises RuntimeError or AssertionError if torch can use no GPU.
     """
 
     name = "cuda"
@@ -77,22 +80,22 @@ class GPU(Device):
 
     @property
     def description(self) -> str:
-        """The name of the GPU and the results of the checks made so far, in words, for the metadata of results."""
+        """The name of the GPU and the results of its comparisons with the CPU, as text for the metadata of tables."""
         return f"cuda ({'; '.join([self.card, *(f'{what}: {how}' for what, how in self.notes.items())])})"
 
     @property
     def identity(self) -> str:
-        """The name and compute capability of the GPU, as checkpoints store it.
+        """The name and compute capability of the GPU, as checkpoints store them.
 
-        Training resumes only on a GPU of equal identity, since others round differently.
+        Training resumes only on a GPU with equal name and capability, since other GPUs round differently.
         """
         return f"cuda ({self.card}, {self.capability})"
 
     def compare(self, derivatives: Callable[[str], agreement.Derivatives], title: str) -> None:
-        """Check that the loss and gradients of one batch, computed on the GPU, agree with those computed on the CPU.
+        """Check that the loss and gradients on a batch of data, computed on the GPU, agree with those of the CPU.
 
-        `derivatives(device)` computes them. A relative difference above `agreement.TOLERANCE` raises ValueError or, if
-        `on_difference` is "warn", prints a warning; the message begins with `title`.
+        `derivatives(device)` computes them on "cpu" or "cuda". A relative difference above 1e-4 raises ValueError or,
+        if the device was opened with `on_difference` "warn", prints a warning. The message begins with `title`.
         """
         here, there = derivatives("cpu"), derivatives(self.name)
         log.info("loss %.8g on the CPU, %.8g on the GPU", here.loss, there.loss)
@@ -117,8 +120,8 @@ class GPU(Device):
 def open_device(name: str, on_difference: str = "stop") -> Device:
     """The training device called `name`, "cpu" or "cuda"; raises ValueError for "cuda" if torch can use no GPU.
 
-    `on_difference` says what happens if a check finds that the GPU computes wrong numbers: "stop" raises ValueError,
-    "warn" prints a warning.
+    `on_difference` says what `Device.compare` does if it finds that the GPU computes wrong numbers: "stop" raises
+    ValueError, "warn" prints a warning.
     """
     if name == "cpu":
         return Device()

@@ -18,11 +18,11 @@ HALF = 0.5
 
 
 def queries_behind_norm(layer: Layer, head: int) -> QueryEllipsoid | None:
-    """The ellipsoid of queries that a head can compute from outputs of the norm before attention; None if unknown.
+    """The ellipsoid of all queries that query head `head` can compute from outputs of the norm before attention.
 
-    The queries include the factor `layer.scaling` of the attention scores. The ellipsoid is unknown if that norm or W_Q
-    is not known, if the norm is neither a LayerNorm nor an RMSNorm, or if another norm or a rotary embedding acts on
-    the queries.
+    The queries are multiplied by `layer.scaling`, so that scores are their inner products with keys. The result is None
+    if W_Q or the norm before attention is not known, if that norm is neither a LayerNorm nor an RMSNorm, or if another
+    norm or a rotary embedding acts on the queries.
     """
     norm, projection = layer.norm, layer.query_projection
     if norm is None or projection is None or projection.norm is not None or projection.rotation is not None:
@@ -34,14 +34,14 @@ def queries_behind_norm(layer: Layer, head: int) -> QueryEllipsoid | None:
 
 
 def pairs(layer: Layer, normalised: Sequence[str]) -> pd.DataFrame:
-    """A table of proved bounds on the attention that each key of a layer can get in each query head.
+    """A table of proved bounds on the largest attention weight that each key of a layer can get in each query head.
 
-    A row is for one query head, one key, one kind of keys in `normalised` (AS_USED: the model's keys; WITHOUT_NORM:
-    those of `keys_without_norm`) and one set of queries (ANY: all vectors; NORM: those that the head can compute from
-    outputs of the norm before attention). Rows for WITHOUT_NORM and NORM are missing if they cannot be computed.
-    Columns: layer, head (of the queries), position (of the key), queries, normalised, n_keys, dimensions, lower and
-    upper (bounds on the largest attention weight) and received_max (the largest weight from the text's own queries; NaN
-    for WITHOUT_NORM).
+    A row is for one query head (column head), one key (position), one kind of keys (normalised) and one set of queries
+    (queries). The kinds are those listed in the argument `normalised`: "as used" are the model's keys, "without norm"
+    those of `keys_without_norm`. The sets are "any" (all vectors) and "norm" (what the head can compute from outputs of
+    the norm before attention). Keys and sets that cannot be computed have no rows. Further columns: layer, n_keys,
+    dimensions of a key, lower and upper (the bounds), received_max (the largest weight from a query of the text; NaN if
+    "without norm").
     """
     parts = []
     for kind in normalised:
@@ -66,12 +66,12 @@ def pairs(layer: Layer, normalised: Sequence[str]) -> pd.DataFrame:
 def summary(pairs: pd.DataFrame) -> pd.DataFrame:
     """A table that counts the pairs of a key and a query head by how much attention the key can get.
 
-    `pairs` is a table of the function `pairs` with a column context, the number of the text. A row of the result is for
-    one text, layer (null for all layers together), set of queries (as in `pairs`, or OWN for the text's own queries)
-    and kind of keys (column normalised). Column pairs is the number of pairs; lower_below and upper_below count the
-    pairs with a bound below each of CEILING_SHARES. idle counts the pairs whose key could get half of a query's
-    attention, but gets less from every query of the text. quantiles has the CEILING_QUANTILES of the upper bounds.
-    n_keys and dimensions are as in `pairs`.
+    `pairs` is a result of the function `pairs` with one more column, context: the number of the text. A row is for one
+    text, layer (null: all together), kind of keys (normalised) and set of queries ("any", "norm", or "own": the
+    text's). pairs is the number of pairs; n_keys and dimensions are as in `pairs`. lower_below and upper_below count
+    lower and upper bounds below each of the weights schemas.CEILING_SHARES (0.001 to 1); quantiles has the 1 to 99 %
+    quantiles of the upper bounds. idle counts the pairs whose key can get a weight of 0.5, but gets less from every
+    query of the text.
     """
     own = pairs[(pairs.queries == ANY) & (pairs.normalised == AS_USED)]
     own = own.assign(queries=OWN, lower=own.received_max, upper=own.received_max)
@@ -99,13 +99,13 @@ def _below(values: pd.Series) -> np.ndarray:
 
 
 def of_tokens(pairs: pd.DataFrame, words: Mapping[int, Sequence[str]]) -> pd.DataFrame:
-    """A table of tokens with an upper bound on the attention that the key of each token can get in one layer's heads.
+    """A table of a text's tokens and how much attention each of them can get at most, in the heads of one layer.
 
-    The layer is the one with the largest share of keys whose bound is below 0.5. The bounds are over all queries that a
-    head can compute from outputs of the norm before attention; the table is empty if they are unknown. `pairs` is a
-    table of the function `pairs` with a column context, the number of the text; `words` has the tokens of each text.
-    Columns: context, layer, head, position, token, upper (the bound) and received_max (the largest weight from a query
-    of the text).
+    `pairs` is a result of the function `pairs` with one more column, context: the number of the text. `words` maps this
+    number to the tokens of the text. A row is for one text (context), query head (head) and token (position, token) of
+    the layer in which the most keys cannot get a weight of 0.5. Column upper is an upper bound on the attention weight
+    that the token's key gets from any query that the head can compute from outputs of the norm; received_max is the
+    largest weight from a query of the text. The table is empty if `pairs` has no such bounds.
     """
     chosen = pairs[(pairs.queries == NORM) & (pairs.normalised == AS_USED)]
     shares = (chosen.upper < HALF).groupby(chosen.layer).mean()

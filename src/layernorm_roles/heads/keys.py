@@ -21,11 +21,11 @@ Stack = Float[np.ndarray, "matrices n d"]
 
 
 def keys_without_norm(layer: Layer) -> Float[np.ndarray, "key_heads n d_head"] | None:
-    """The keys that a layer's heads would have if its norm divided all vectors by one number; None if unknown.
+    """The keys that a layer's heads would have if the norm before attention divided all vectors by one number.
 
-    The norm is the one before attention, which divides each vector by a different number. Here the residual stream,
-    projected for a LayerNorm, is multiplied by a single number, so that its mean square equals the mean square of the
-    normed stream. The norm's gain and bias, W_K, b_K and the rotary embedding follow as in the model.
+    The number gives the normed vectors, before gain and bias, the mean square that they have in the model. A LayerNorm
+    subtracts the mean of each vector as before. The result is None if the norm before attention is not known, or if it
+    is neither a LayerNorm nor an RMSNorm.
     """
     if layer.norm is None:
         return None
@@ -38,7 +38,7 @@ def keys_without_norm(layer: Layer) -> Float[np.ndarray, "key_heads n d_head"] |
 def cut(keys: Float[np.ndarray, "heads n d"], dimensions: int) -> Float[np.ndarray, "heads n r"]:
     """The keys of each head, minus the head's mean key, as coordinates along the head's first principal components.
 
-    The number r of components is `dimensions`, or the smaller of n and d if that is less.
+    The number r of components is the smallest of `dimensions`, n and d.
     """
     centred = keys - keys.mean(axis=1, keepdims=True)
     components = np.linalg.svd(centred, full_matrices=False).Vh[:, :dimensions]
@@ -46,13 +46,13 @@ def cut(keys: Float[np.ndarray, "heads n d"], dimensions: int) -> Float[np.ndarr
 
 
 def stacks_at(site: str, layer: Layer, cuts: Sequence[int]) -> list[Stack]:
-    """The matrices of keys of a layer at a site: one in the residual stream, or one for each key head.
+    """The keys at one place in a layer, as a list of arrays of shape (matrices, n keys, dimensions).
 
-    The list holds one array; it holds none if the keys are unknown, and for "head_cut" one for each usable number in
-    `cuts`. Sites are "before_norm" (the residual stream), "after_norm" (the input of attention), "head" (the heads'
-    keys), "head_without_norm" (the heads' keys if the norm divided all vectors by one number), "head_cut" (the heads'
-    keys in as many principal components as a number in `cuts`, if it is below n and d_head), "after_norm_exact" and
-    "head_exact" (as a norm with eps = 0 would give them).
+    The place, `site`, is "before_norm" (the residual stream), "after_norm" (the input of attention), "head" (the keys
+    of each key head), "head_without_norm" (the keys as `keys_without_norm` computes them), or "head_cut" (the keys
+    along their first principal components). "after_norm_exact" and "head_exact" are vectors at "after_norm" and "head",
+    scaled to one length. The list is empty if the vectors are not known. It has one array, but for "head_cut" one for
+    each number of components in `cuts` that is below n and d_head.
     """
     if site == "head_cut":
         return [cut(layer.keys, d) for d in cuts if d < min(layer.keys.shape[1:])]
@@ -69,7 +69,7 @@ def stacks_at(site: str, layer: Layer, cuts: Sequence[int]) -> list[Stack]:
 
 
 class CertifiedKeys(NamedTuple):
-    """The keys of one layer at one site, such as "head", with certificates of whether a query can select each key."""
+    """The keys at one place in a layer (see `stacks_at`), with proofs of which of them some query can select."""
 
     layer: int
     site: str
@@ -79,10 +79,10 @@ class CertifiedKeys(NamedTuple):
     certificates: Certificates
 
     def rows(self, context: int) -> Iterator[tuple]:
-        """Yield, for each matrix of keys, a row for `table` that says how many keys no query can select.
+        """Yield, for each matrix of keys (each head's, for example), how many of its keys no query can select.
 
-        `context` is the number of the text to which the keys belong. Raises ValueError if a certificate does not prove
-        its verdict.
+        A result is a tuple, a row of the data frame that `table` makes. `context` is the number of the text to which
+        the keys belong. Raises ValueError if a certificate does not prove its verdict.
         """
         _, n, d = self.keys.shape
         verified = zip(self.certificates.verdict, *self.certificates.verify(self.keys), strict=True)
@@ -97,10 +97,10 @@ class CertifiedKeys(NamedTuple):
 
 
 def certified(layer: Layer, sites: Sequence[str], cuts: Sequence[int] = ()) -> Iterator[CertifiedKeys]:
-    """Yield the keys of a layer at each of `sites`, with certificates of whether a query can select each key.
+    """Yield the keys at some places in a layer, with proofs of which of them some query can select.
 
-    The sites, such as "after_norm" or "head", are listed in `stacks_at`; `cuts` are the dimensions for "head_cut". In a
-    causal layer the keys at "head" are yielded twice, the second time with only the keys before a key as its rivals.
+    `sites` lists the places, such as "after_norm" or "head", and `cuts` the dimensions for "head_cut"; see `stacks_at`.
+    In a causal layer the keys at "head" come twice; the second time, a key competes only with the keys before it.
     """
     for site in sites:
         for keys in stacks_at(site, layer, cuts):
@@ -109,11 +109,11 @@ def certified(layer: Layer, sites: Sequence[str], cuts: Sequence[int] = ()) -> I
 
 
 def table(rows: Iterable[tuple]) -> pd.DataFrame:
-    """A data frame of the rows that `CertifiedKeys.rows` yields: how many keys of each matrix no query can select.
+    """A data frame of the tuples that `CertifiedKeys.rows` yields: how many keys no query can select.
 
-    Columns: context, layer, site, head, causal, dimensions, n_keys, n_unselectable, n_borderline, min_margin (smallest
-    margin of the selectable keys, NaN without any) and max_residual (largest residual of the unselectable keys, NaN
-    without any). `Certificates` explains margin and residual.
+    A row is for the keys of one text (context), layer, place (site) and head. Further columns: causal (whether a key
+    competes only with those before it), dimensions, n_keys, n_unselectable, n_borderline, min_margin of selectable keys
+    and max_residual of unselectable ones (NaN if there are none). `Certificates` explains margin and residual.
     """
     identity = ["context", "layer", "site", "head", "causal", "dimensions"]
     numbers = ["n_keys", "n_unselectable", "n_borderline", "min_margin", "max_residual"]

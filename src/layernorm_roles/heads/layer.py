@@ -39,8 +39,8 @@ class LearnedNorm:
 class Rotation:
     """The rotary embedding of a text (Su et al. 2021): turns pairs of coordinates by angles that depend on position.
 
-    Of the first r coordinates, where r is the width of `cos` and `sin`, coordinate c is paired with c + r/2; the others
-    stay. As transformers computes cosines and sines in float32, a rotation changes lengths by up to 1e-7.
+    `cos` and `sin` have a row for each position and r columns. Coordinates c and c + r/2, for c < r/2, are a pair;
+    those from r on stay. As `cos` and `sin` are rounded to float32, lengths change by up to a relative 1e-7.
     """
 
     cos: Float[np.ndarray, "n r"]
@@ -81,7 +81,7 @@ class Projection:
 class Layer:
     """The queries, keys, inputs and parameters of one layer's attention on a text of n tokens, as numpy arrays.
 
-    A head's attention scores are queries @ keys.T * scaling.
+    The scores of a head are queries @ keys.T * scaling, where `queries` and `keys` are those of the head.
     """
 
     layer: int
@@ -107,7 +107,7 @@ class Layer:
 
     @property
     def causal(self) -> bool:
-        """Whether the attention mask lets no query attend to a key after its own position."""
+        """Whether the attention mask keeps every query from all keys after its own position."""
         return not np.triu(self.visible, 1).any()
 
     def key_head(self, head: int) -> int:
@@ -129,8 +129,8 @@ class Layer:
 def layers(model: Any, contexts: Mapping[int, Sequence[int]], what: str) -> Iterator[tuple[int, Layer]]:
     """Yield (number of the text, `Layer`) for each text in `contexts` and each layer that has attention, in order.
 
-    `contexts` maps the number of each text to its token ids, which `model.record` reads. `what` is the title of the
-    progress messages.
+    `contexts` maps the number of each text to its token ids. `model` has a method `record` that takes token ids, such
+    as `GPT.record`. `what` is the title of the progress messages.
     """
     progress = Progress(what, len(contexts), "contexts")
     for done, (number, tokens) in enumerate(contexts.items(), start=1):

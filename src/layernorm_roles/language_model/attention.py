@@ -31,7 +31,7 @@ def causal_attention(
 
     The last axis of `qkv` has the queries of all heads, one head after another, then all keys, then all values; the
     last axis of the result has the heads' outputs, one head after another. `dropout` is the probability with which an
-    attention weight is set to 0, as in torch.
+    attention weight is set to 0; the other weights are divided by 1 - dropout.
     """
     if qkv.device.type == "cpu" and qkv.dtype == torch.float32 and qkv.shape[-1] <= 3 * heads * WIDEST_HEAD:
         return _CausalAttention.apply(qkv, heads, dropout)
@@ -41,9 +41,9 @@ def causal_attention(
 def split(
     qkv: Float[Tensor, "batch n three_d_model"], heads: int
 ) -> tuple[Float[Tensor, "batch heads n d_head"], ...]:
-    """Split a tensor into queries, keys and values; its last axis holds all queries, then all keys, then all values.
+    """Split `qkv` into queries, keys and values, each of shape (batch, heads, n, d_head).
 
-    In each of the three parts one head follows another.
+    The last axis of `qkv` has the queries of all heads, one head after another, then all keys, then all values.
     """
     return tuple(part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in qkv.chunk(3, dim=-1))
 
@@ -54,10 +54,10 @@ def attention(
     v: Float[Tensor, "batch heads n d_head"],
     **options: Any,
 ) -> Float[Tensor, "batch heads n d_head"]:
-    """torch's scaled_dot_product_attention with keyword arguments `options`; heads are padded where a GPU needs it.
+    """Attention by torch's scaled_dot_product_attention(q, k, v, **options), on a GPU with padded vectors.
 
-    On a GPU the vectors of each head are padded with zeros to a multiple of 8 entries (see ALIGNMENT), and the output
-    is cut to d_head again.
+    On a GPU, zeros are appended to queries, keys and values up to a multiple of 8 entries, as torch's fused kernels
+    need it, and the output is cut to d_head entries again.
     """
     d, multiple = q.shape[-1], ALIGNMENT[q.device.type]
     if d % multiple == 0:
@@ -71,10 +71,10 @@ class _CausalAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, qkv, heads, dropout):
-        """The output (batch, n, d_model) of causal attention on qkv (batch, n, 3 d_model), by the CPU kernel.
+        """Compute causal attention by the CPU kernel: qkv (batch, n, 3 d_model) gives the output (batch, n, d_model).
 
-        What `backward` needs is saved in `ctx`. `dropout` is the probability with which an attention weight is set to
-        0.
+        The arguments are those of `causal_attention`, in float32. What `backward` needs is saved in the autograd
+        context `ctx`.
         """
         qkv, (batch, n, width) = qkv.contiguous(), qkv.shape
         out = qkv.new_empty(batch, n, width // 3)
@@ -98,9 +98,9 @@ class _CausalAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        """The loss's gradient with respect to qkv; `grad` is its gradient with respect to attention's output.
+        """Return the gradient of the loss with respect to `qkv`, and None for each of `heads` and `dropout`.
 
-        `heads` and `dropout` have no gradients: None is returned for each.
+        `grad` (batch, n, d_model) is the gradient of the loss with respect to the output of attention.
         """
         qkv_grad = torch.empty_like(ctx.saved_tensors[0])
         tensors = (*ctx.saved_tensors, grad.contiguous(), qkv_grad)

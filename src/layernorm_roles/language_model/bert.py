@@ -32,7 +32,7 @@ EPS = 1e-12
 
 
 class BERTLayer(nn.Module):
-    """A layer of BERT: attention and a feed-forward network, each with a LayerNorm after it if `normed` is true."""
+    """A layer of BERT: attention and a feed-forward network, each followed by a LayerNorm if `normed` is true."""
 
     def __init__(self, settings: BERTSettings, normed: bool):
         super().__init__()
@@ -47,7 +47,7 @@ class BERTLayer(nn.Module):
     ) -> Float[Tensor, "batch n d"]:
         """The output of the layer for the input x, before the last LayerNorm, `norm_2`, which the caller applies.
 
-        `present` is False where a token is padding; it is None if no token is padding.
+        `present` is False where a token is padding, which no query attends to; it is None if no token is padding.
         """
         if self.out is not None:
             y = attention(*split(self.qkv(x), self.heads), attn_mask=present).transpose(1, 2).flatten(2)
@@ -64,7 +64,7 @@ class BERTLayer(nn.Module):
 class BERT(nn.Module):
     """A BERT model for a tokenizer with `vocabulary` entries; it has LayerNorms only if `normed` is true.
 
-    If `classes` is given, the model classifies sentences into that many classes; otherwise it predicts masked tokens.
+    If `classes` is given, the model classifies sentences into that many classes. Otherwise it predicts masked tokens.
     """
 
     def __init__(self, settings: BERTSettings, normed: bool, vocabulary: int, classes: int | None = None):
@@ -92,7 +92,7 @@ class BERT(nn.Module):
         return x
 
     def embed(self, tokens: Integer[Tensor, "batch n"]) -> Float[Tensor, "batch n d"]:
-        """The sums of token, position and segment embeddings, before the first norm."""
+        """The sums of token, position and segment embeddings of the token ids `tokens`, before the first norm."""
         return self.tokens(tokens) + self.positions.weight[: tokens.shape[1]] + self.segment.weight
 
     def loss(
@@ -103,8 +103,8 @@ class BERT(nn.Module):
     ) -> Float[Tensor, ""]:
         """Mean cross-entropy in nats of masked tokens or, if the model was built with `classes`, of sentence classes.
 
-        For masked tokens, `where` (batch, masked) has their positions and `targets` (batch, masked) the true tokens.
-        For sentences, `where` (batch,) has the lengths in tokens and `targets` (batch,) the classes.
+        For masked tokens, `where` (batch, masked) has their positions and `targets` (batch, masked) the true ids. For
+        sentences, `where` (batch,) has lengths in tokens, without padding, and `targets` (batch,) the classes.
         """
         if self.classify is not None:
             present = torch.arange(tokens.shape[1], device=tokens.device) < where[:, None]
@@ -120,7 +120,7 @@ class BERT(nn.Module):
     def record(self, tokens: Sequence[int]) -> list[Layer]:
         """The queries, keys and attention inputs of each layer that has attention, for a text given by its token ids.
 
-        Call `eval()` before, so that there is no dropout.
+        A text that a BERT reads begins with the class token. Call `eval()` before, so that there is no dropout.
         """
         layers, before, norm = [], self.embed(torch.tensor([list(tokens)])), self.norm_0
         for number, layer in enumerate(self.layers, start=1):
@@ -143,8 +143,8 @@ def build(
 ) -> BERT:
     """A BERT model with initial parameters drawn from `seed`; it classifies sentences if `classes` is given.
 
-    Without `classes` it predicts masked tokens. `norm` is ignored. Raises ValueError if `variant` is not a key of
-    BERT_VARIANTS.
+    Otherwise it predicts masked tokens. `variant` is "layernorm", "none" (without LayerNorms) or "no_attention"; others
+    raise ValueError. `norm` is ignored.
     """
     if variant not in BERT_VARIANTS:
         raise ValueError(f"BERT has no variant {variant!r}: expected one of {', '.join(BERT_VARIANTS)}")

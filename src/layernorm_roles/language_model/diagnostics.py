@@ -28,11 +28,11 @@ def diagnose(
 ) -> list[dict[str, Any]]:
     """Measure what attention contributes to `model`, as rows (dicts) of the table language_model_attention.
 
-    In the first row layer is None; it has by how much the loss, in nats, rises if attention's outputs are replaced by
-    their mean (mean_kept_worth), and if all attention scores are 0 (zero_scores_worth). Then a row for each layer with
-    attention has the root mean square of attention's input (input_rms) and the standard deviation of its scores
-    (score_deviation). Columns that name the run and the step are left out. `loss_of` computes a model's mean loss over
-    `validation`, the validation batches. The model is not changed.
+    In the first row layer is None. It says by how much the loss rises, in nats per token, if each layer's attention
+    output is replaced by its mean over all tokens (mean_kept_worth), or if all scores are set to 0 (zero_scores_worth).
+    Each layer with attention then has a row with the root mean square of attention's input (input_rms) and the standard
+    deviation of its scores (score_deviation). Rows lack the columns that name the run and the step. `loss_of` computes
+    a model's mean loss over the batches in `validation`. The model is not changed.
     """
     recorder, probe, found = copy.deepcopy(model).cpu().eval(), copy.deepcopy(model), {}
     loss, loss_of_means = losses_with_means(probe, loss_of)
@@ -54,9 +54,9 @@ def diagnose(
 
 @torch.no_grad()
 def losses_with_means(model: GPT, loss_of: Callable[[nn.Module], float]) -> tuple[float, float]:
-    """The loss of `model`, and its loss if each layer's attention output is replaced by its mean over all tokens.
+    """The loss of `model`, and its loss if each layer's attention output is replaced by a constant, its mean.
 
-    `loss_of` computes the loss of a model; the mean is over all tokens on which it runs the model.
+    `loss_of` computes the loss of a model on some tokens. The mean, one vector for each layer, is over these tokens.
     """
     attentions = [layer.attention for layer in model.layers if layer.attention is not None]
     sums = {attention: [] for attention in attentions}
@@ -87,9 +87,9 @@ def with_zero_scores(model: GPT) -> GPT:
 
 
 def score_deviation(layer: Layer) -> float:
-    """The standard deviation of a query's scores in a causal layer, averaged over queries and heads.
+    """The standard deviation of a query's scores over the keys that it sees, averaged over queries and heads.
 
-    The deviation is over the keys that the query sees.
+    `layer` is a causal layer: a query sees the keys up to its own position.
     """
     queries, keys = layer.queries.astype(np.float64), layer.keys.astype(np.float64)
     keys = keys - keys.mean(axis=1, keepdims=True)  # changes no covariance, and loses fewer digits

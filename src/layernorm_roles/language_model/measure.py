@@ -40,13 +40,13 @@ def measure_batch(
 ) -> None:
     """Measure language models before and after training, and write tables and sampled activations to the paths `out`.
 
-    `plan`, which says what this process computes, lists trained models. For each model it says whether to measure
-    `keys` (how many no query can select), `ceilings` (the largest attention weight that a key can get) and `samples` of
-    activations; the latter two are measured on the first ceiling_contexts and block_contexts long texts. `weights` is
-    the file that `train.train_batch` wrote for the first process in the plan's made_by. `inputs` has the path of the
-    text's manifest, and `out` a path for each key of TABLES and for "samples". A model that diverged has no rows after
-    training. Raises ValueError if a file is damaged, if the weights were trained by another plan, or if a model whose
-    samples are wanted diverged.
+    `plan` lists the trained models and says for each what to measure: `keys` (how many of them no query can select),
+    `ceilings` (the largest attention weight that a key can get) and `samples` of activations. It also says on how many
+    long texts the latter two are measured: ceiling_contexts and block_contexts. `weights` is a file that
+    `train.train_batch` wrote. `inputs` has the path of the text's manifest under "manifest", `out` paths for "keys",
+    "tokens", "ones_share", "ceilings" and "samples". A model that diverged is measured before training only. Raises
+    ValueError if a file is damaged, if the weights were trained by another plan, or if a model diverged whose samples
+    are wanted.
     """
     torch.set_num_threads(threads)
     parameters, _ = checkpoint.load(weights, plan.of(next(iter(plan["made_by"]))))
@@ -87,12 +87,12 @@ def measure_batch(
 
 
 def sites_of(variant: str, norm: str, architecture: str) -> tuple[str, ...]:
-    """The places in a layer (sites) whose vectors are tested, as keys, for whether some query can select them.
+    """The places in a layer whose vectors are tested, as keys, for whether some query can select them.
 
     They are "before_norm" (the residual stream), "after_norm" (the input of attention) and "head" (the heads' keys).
-    Where a built-in norm without gain scales vectors to equal lengths, "after_norm_exact" and "head_exact" are the
-    vectors as they would be with eps = 0. `norm` is the variant's name for `norms.build_pair`; `architecture` is "gpt"
-    or "bert".
+    Where a built-in norm without learned parameters has scaled the vectors to one length, "after_norm_exact" and
+    "head_exact" are added: the vectors as they would be with eps = 0. `variant` is the variant's name in config.yaml,
+    `norm` its name for `norms.build_pair`; `architecture` is "gpt" or "bert".
     """
     sites = ("before_norm", "after_norm", "head")
     if architecture == "bert":
@@ -114,10 +114,10 @@ def heads(
 ) -> dict[str, pd.DataFrame]:
     """Test, on the texts in `contexts`, which keys of a model some query can select by giving them the highest score.
 
-    Returns data frames by name, without columns that name the model. "keys" has how many keys no query can select, for
-    each text, layer, site of `sites` (such as "head") and head. "tokens" has, for each token of the sentences, whether
-    a query can select its vector after the norm. If `ceiling_contexts` is above 0, "ceilings" has how much attention
-    the keys of that many long texts can get at most. `prefix` has token ids that are put before each text. Raises
+    The result has a data frame for each of these names, without columns that name the model. "keys": how many keys no
+    query can select, by text, layer, place in `sites` (see `sites_of`) and head. "tokens": for each token of the
+    sentences, whether a query can select its vector after the norm. "ceilings", if `ceiling_contexts` is above 0: how
+    much attention the keys of so many long texts can get. `prefix` has token ids that are put before each text. Raises
     ValueError if the proof of a key's verdict does not hold.
     """
 
@@ -149,8 +149,8 @@ def heads(
 def sample(network: GPT, contexts: pd.DataFrame, block_contexts: int) -> dict[str, Tensor]:
     """Activations and weights of the layers of a trained GPT, on the first `block_contexts` long texts of `contexts`.
 
-    With them `statements.fusion` tests how well one matrix can replace W_O and W_1. The result maps names to tensors;
-    for each layer l from 1, with the texts joined one after another, these are
+    With them `statements.fusion` tests how well one matrix can replace W_O and W_1. The result maps names to tensors.
+    For each layer l from 1 they are as follows; `tokens` counts the tokens of all texts, one text after another.
 
             layer_l.stream  (tokens, d)           the residual stream before attention
             layer_l.heads   (tokens, d_heads)     the concatenated outputs of the heads

@@ -32,9 +32,9 @@ from layernorm_roles.variants import MATCHED_VARIANT, NO_ATTENTION_VARIANT, QUER
 
 
 class CausalSelfAttention(nn.Module):
-    """Causal multi-head self-attention; the module `query_key_norm` is applied to the queries and keys of each head.
+    """Causal multi-head self-attention in which the module `query_key_norm` maps each head's queries and keys.
 
-    `query_key_norm` is the identity until `GPT` replaces it.
+    It acts after W_Q and W_K, and is the identity until `GPT` replaces it.
     """
 
     def __init__(self, d_model: int, heads: int, dropout: float):
@@ -47,9 +47,9 @@ class CausalSelfAttention(nn.Module):
     def packed(
         self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
     ) -> Float[Tensor, "batch n three_d"]:
-        """The queries of all heads, then all keys, then all values, along the last axis, one head after another.
+        """Queries, keys and values in one tensor; queries and keys come from x, values from x_values.
 
-        Queries and keys are made from x, values from x_values.
+        Along the last axis are the queries of all heads, one head after another, then all keys, then all values.
         """
         if x_values is x:
             qkv = self.qkv(x)
@@ -65,13 +65,13 @@ class CausalSelfAttention(nn.Module):
     def attended(
         self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
     ) -> Float[Tensor, "batch n d"]:
-        """The heads' outputs, concatenated, before W_O; queries and keys are made from x, values from x_values."""
+        """The concatenated outputs of the heads, before W_O. Queries and keys come from x, values from x_values."""
         return causal_attention(self.packed(x, x_values), self.heads, self.dropout if self.training else 0.0)
 
     def forward(
         self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
     ) -> Float[Tensor, "batch n d"]:
-        """What attention adds to the residual stream; queries and keys are made from x, values from x_values."""
+        """The output of attention, after W_O and its bias. Queries and keys come from x, values from x_values."""
         return self.out(self.attended(x, x_values))
 
 
@@ -79,9 +79,9 @@ class GPTLayer(nn.Module):
     """A pre-norm layer of GPT-2: attention after a norm, then a feed-forward network after the LayerNorm `ln_2`.
 
     Queries and keys are made from the output of `norm`, which is the identity until `GPT` replaces it. Values are made
-    from the output of `values_norm`, or of `norm` if `values_norm` is None. In training, a layer without attention
-    still draws the dropout masks of attention, so that all other masks equal those of a model with attention and an
-    equal seed.
+    from the output of `values_norm`, or of `norm` if `values_norm` is None. In training, a layer whose attention was
+    removed still draws random numbers for attention's dropout, so that the dropout elsewhere is as in a model with
+    attention.
     """
 
     def __init__(self, settings: GPTSettings):
@@ -113,21 +113,21 @@ class GPTLayer(nn.Module):
     ) -> tuple[Float[Tensor, "batch n d"], Float[Tensor, "batch n d"]]:
         """The residual stream x after the norm for queries and keys, and x after the norm for values.
 
-        The two are one tensor unless the variant has different norms for them.
+        Both results are one tensor unless the layer has a separate norm for values.
         """
         y = self.norm(x)
         return y, y if self.values_norm is None else self.values_norm(x)
 
     def leave_out_attention(self) -> None:
-        """Remove attention and the norms before it, so that the layer consists of its feed-forward network."""
+        """Remove attention and its norms, so that only the feed-forward network with its LayerNorm is left."""
         self.attention = self.norm = self.values_norm = None
 
 
 class GPT(nn.Module):
     """A GPT-2 for a vocabulary of `vocabulary` tokens; `norm` names the norm before attention.
 
-    The name is one that `norms.build_pair` takes, such as "projection". If `query_key_eps` is given, each head's
-    queries and keys are also scaled to length sqrt(d_head), by RMSNorm with that eps.
+    `norm` is a name that `norms.build_pair` takes, such as "projection". If `query_key_eps` is given, each head's
+    queries and keys are also scaled to length sqrt(d_head), by an RMSNorm with `query_key_eps` as its eps.
     """
 
     def __init__(self, settings: GPTSettings, vocabulary: int, norm: str, query_key_eps: float | None = None):
@@ -154,7 +154,7 @@ class GPT(nn.Module):
                 )
 
     def forward(self, tokens: Integer[Tensor, "batch n"]) -> Float[Tensor, "batch n d"]:
-        """The hidden states after the last LayerNorm; the logits are their products with the token embeddings."""
+        """The hidden states after the last LayerNorm; logits are their inner products with the token embeddings."""
         x = self.embed(tokens)
         for layer in self.layers:
             x = layer(x)
@@ -167,7 +167,7 @@ class GPT(nn.Module):
     def loss(self, window: Integer[Tensor, "batch length"]) -> Float[Tensor, ""]:
         """Mean cross-entropy, in nats per token, of predicting each token of a window from the tokens before it.
 
-        The first token of a window is not predicted.
+        A row of `window` is a window of token ids; its first token is not predicted.
         """
         hidden, targets = self(window[:, :-1]), window[:, 1:]
         return linear_cross_entropy(hidden.flatten(0, 1), self.tokens.weight, targets.flatten())
@@ -192,7 +192,7 @@ class GPT(nn.Module):
 
 
 def initialise(module: nn.Module) -> None:
-    """Initialise a linear or embedding module as GPT-2 and BERT do: normal weights of deviation 0.02, biases 0."""
+    """Initialise a linear or embedding module as in GPT-2 and BERT: normal weights of deviation 0.02, zero biases."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear) and module.bias is not None:
@@ -200,7 +200,7 @@ def initialise(module: nn.Module) -> None:
 
 
 def without_attention(network: nn.Module) -> nn.Module:
-    """Remove attention and its norms from every layer of `network`, a GPT or BERT, and return `network`."""
+    """Remove attention, with its norms, from every layer of `network`, a GPT or a BERT, and return `network`."""
     for layer in network.layers:
         layer.leave_out_attention()
     return network
@@ -211,9 +211,9 @@ def build(
 ) -> GPT:
     """A GPT-2 with initial parameters drawn from `seed`, for one variant of the norm before attention.
 
-    Parameters that two variants have in common are equal for equal seeds. `variant` is the name in config.yaml of what
-    stands before attention. `norm` is the variant's name for `norms.build_pair`; it is ignored for variants that only
-    language models have, such as no_attention. `classes` is ignored.
+    Parameters that two variants have in common are equal for equal seeds. `variant` is the variant's name in
+    config.yaml, and `norm` its name for `norms.build_pair`. `norm` is ignored for the variants that only language
+    models have, such as "no_attention". `classes` is ignored.
     """
     random_streams.seed_torch(seed)
     if variant == QUERY_KEY_VARIANT:

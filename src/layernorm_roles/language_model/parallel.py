@@ -24,7 +24,7 @@ _threads = 1
 
 
 def use(threads: int) -> None:
-    """Set the number of threads on which the compiled kernels of this process run; torch is set to one thread."""
+    """Set the number of threads on which this process runs compiled kernels; torch itself is set to one thread."""
     global _pool, _threads
     torch.set_num_threads(1)
     if threads != _threads:
@@ -34,17 +34,17 @@ def use(threads: int) -> None:
 
 
 def shares(n: int) -> list[slice]:
-    """Split range(n) into slices of about equal length, one for each thread.
+    """Split range(n) into slices of about equal length, one for each thread of the compiled kernels.
 
-    They are for computations that do not sum over range(n): such a sum would depend on the number of threads.
+    Do not use them to sum over range(n): the rounding of the sum would depend on the number of threads.
     """
     return slices(n, -(-n // _threads))
 
 
 def each(function: Callable[[slice], Result], parts: Iterable[slice]) -> list[Result]:
-    """Call `function`, which runs a compiled kernel, with each slice in `parts`, on all threads.
+    """Call `function` with each slice in `parts`, on all threads, and return the results in the order of `parts`.
 
-    The results are in the order of `parts`.
+    `function` gets a slice and runs a compiled kernel.
     """
     with compilation_notice("the language models' kernels", seconds=8):
         return list((_pool.map if _pool else map)(function, parts))

@@ -41,9 +41,9 @@ class LanguageModelRun:
     def of_plan(cls, plan: Mapping[str, Any], manifest: str | Path) -> "list[LanguageModelRun]":
         """The runs that one process of the workflow trains or measures, in the order in which `plan` lists them.
 
-        The plan's `settings` are those that the runs share; each entry of its `runs` has name, model, variant, norm,
-        seed, base_learning_rate and steps. `manifest` is the path of the text's manifest; the text's other files lie
-        beside it.
+        `settings` in the plan are the settings that all runs share. Each entry of `runs` in the plan has the keys name,
+        model, variant, norm, seed, base_learning_rate and steps. `manifest` is the path of the text's manifest; the
+        text's other files lie beside it.
         """
         text, settings, runs = PreparedText(Path(manifest).parent), plan["settings"], []
         of_architecture, _ = ARCHITECTURES[settings["architecture"]]
@@ -56,18 +56,24 @@ class LanguageModelRun:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that the run's result depends on, except the code, as JSON values; identifies the run's checkpoint."""
+        """All that the run's result depends on, except the code, as a dictionary of JSON values.
+
+        Training resumes only from a checkpoint that agrees with it.
+        """
         settings = self.settings.model_dump(mode="json")
         return {**self.columns, "norm": self.norm, "settings": settings, "text": self.text.content_hash()}
 
     @property
     def columns(self) -> dict[str, str | int]:
-        """The values of the columns model, variant and seed, by which all tables name this run."""
+        """A dictionary with the run's values in the columns model, variant and seed of tables."""
         return {"model": self.model, "variant": self.variant, "seed": self.seed}
 
     @property
     def point(self) -> dict[str, int | float]:
-        """Values of columns base_learning_rate and steps, which distinguish runs of equal model, variant and seed."""
+        """A dictionary with the run's values in the columns base_learning_rate and steps of tables.
+
+        These values distinguish runs of equal model, variant and seed.
+        """
         return {"base_learning_rate": self.settings.learning_rate, "steps": self.settings.steps}
 
     @cached_property
@@ -77,19 +83,19 @@ class LanguageModelRun:
 
     @property
     def vocabulary(self) -> int:
-        """The number of different tokens of the text's tokenizer, without the special tokens that a BERT adds."""
+        """The size of the vocabulary of the text's tokenizer, without the special tokens that a BERT adds."""
         return self.tokenizer.get_vocab_size()
 
     @property
     def prefix(self) -> tuple[int, ...]:
-        """The token ids that the model reads before every text: BERT's class token, or none for a GPT."""
+        """The token ids that the model reads before every text: the class token's for a BERT, none for a GPT."""
         return (self.vocabulary + bert.CLASS,) if self.settings.architecture == "bert" else ()
 
     def contexts(self) -> pd.DataFrame:
-        """The texts on which it is tested which of the model's keys a query can select: for a BERT, only sentences.
+        """The texts whose keys are tested for whether a query can select them, as rows of the table `contexts`.
 
-        They are rows of the table `contexts`, with the token ids in the column tokens. Raises ValueError if a text has
-        more tokens than the model reads, or a token that is not in its vocabulary.
+        Column tokens has a text's token ids. A BERT gets only the sentences, a GPT also the long texts. Raises
+        ValueError if a text has more tokens than the model reads, or a token that is not in its vocabulary.
         """
         contexts = store.read(self.text.contexts, "contexts")
         contexts = contexts[contexts.texts.isin(self.settings.reads)]
@@ -108,7 +114,7 @@ class LanguageModelRun:
     def build_model(self, classes: int | None = None) -> model.GPT | bert.BERT:
         """The model with its initial parameters, before training.
 
-        `classes` is the number of classes if the model classifies sentences, otherwise None.
+        `classes` is the number of classes if the model classifies sentences; otherwise it is None.
         """
         _, build = ARCHITECTURES[self.settings.architecture]
         return build(self.settings, self.variant, self.norm, self.vocabulary, self.seed, classes)
@@ -116,8 +122,8 @@ class LanguageModelRun:
     def restore_model(self, weights: Mapping[str, Tensor], checkpoint: str) -> model.GPT | bert.BERT | None:
         """The model with its weights before training (`checkpoint` "initial") or after it ("final").
 
-        `weights` has tensors named <run>/<checkpoint>/<parameter>. If the training diverged, the final model is None,
-        and a line that says so is printed.
+        `weights` maps names <run>/<checkpoint>/<parameter> to tensors, for this run and others. If the training
+        diverged, the final model is None, and a line that says so is printed.
         """
         prefix = f"{self.name}/{checkpoint}/"
         parameters = {

@@ -34,7 +34,7 @@ SHOWN_AS_MASK, SHOWN_AS_RANDOM = 0.8, 0.1
 
 
 class Task:
-    """Base class of training tasks: a task gives a training batch for each step from 0, and validation batches."""
+    """Base class of training tasks, which give a training batch for each step, from 0, and validation batches."""
 
     streams: ClassVar[tuple[Stream, ...]]
     """The random streams (see `random_streams`) from which batches are drawn, named in the metadata of tables."""
@@ -51,8 +51,8 @@ class Task:
 class NextToken(Task):
     """The task of a GPT, next-token prediction, on consecutive windows of context_length tokens of a text.
 
-    In each epoch the windows begin at a new random offset and are read in a new random order. The token after a window
-    is read with it, as the last one to predict. Raises ValueError if the training text has fewer windows than a batch.
+    In each epoch the windows begin at a new random offset and come in a new random order. The token after a window is
+    its last target. Raises ValueError if the training text has fewer windows than a training batch.
     """
 
     streams = (Stream.LANGUAGE_MODEL_BATCHES,)
@@ -83,7 +83,7 @@ class NextToken(Task):
         self._starts = lru_cache(maxsize=1)(self._draw_starts)
 
     def batch(self, step: int) -> Batch:
-        """The training batch of a step: one array of token ids of shape (batch_size, context_length + 1)."""
+        """The training batch of a step: a tuple of one array, token ids (batch_size, context_length + 1)."""
         epoch, position = divmod(step, self.windows // self._size)
         chosen = self._starts(epoch)[position * self._size :][: self._size]
         return (self._windows(self._training, chosen),)
@@ -103,8 +103,8 @@ class NextToken(Task):
 class MaskedTokens(Task):
     """The task of a BERT that predicts masked tokens, on random windows of the text.
 
-    The class token stands before each window. Tokens are masked as in Devlin et al. 2019. `validation_seed` decides the
-    validation batches, `seed` the training batches.
+    A sequence is the class token and a window. Tokens are masked as in Devlin et al. (2019). `seed` decides the
+    training batches, `validation_seed` the validation batches.
     """
 
     streams = (Stream.MASKED_BATCHES, Stream.MASKED_VALIDATION)
@@ -128,8 +128,8 @@ class MaskedTokens(Task):
     def batch(self, step: int) -> Batch:
         """The training batch of a step: token ids with masks, the positions to predict, and the true tokens there.
 
-        Their shapes are (batch_size, context_length), (batch_size, masked) and (batch_size, masked), where `masked` is
-        the number of tokens to predict in each sequence.
+        The shapes are (batch_size, context_length) for the token ids and (batch_size, masked) for the other two, where
+        `masked` is the number of tokens to predict in each sequence.
         """
         rng = random_streams.generator(Stream.MASKED_BATCHES, self._seed, step)
         return self._draw(self._training, rng)
@@ -152,9 +152,9 @@ class MaskedTokens(Task):
 class LabelledSentences(Task):
     """The task of the paper's BERT: to predict the classes of sentences, as in the dataset SST-2.
 
-    `training` and `validation` are pairs of a sentence and its class. Sentences are cut or padded to context_length
-    tokens, class token included. Raises ValueError if there are fewer sentences than in a batch, or if a class is
-    negative (no label).
+    `training` and `validation` give pairs of a sentence and its class. Sentences are cut or padded to context_length
+    tokens, a class token at the start included. Raises ValueError if there are fewer sentences than in a training
+    batch, or if a sentence has no label (a negative class).
     """
 
     streams = (Stream.LABELLED_BATCHES,)
@@ -176,8 +176,8 @@ class LabelledSentences(Task):
     def batch(self, step: int) -> Batch:
         """The training batch of a step: token ids, lengths and classes of sentences.
 
-        Their shapes are (batch_size, context_length), (batch_size,) and (batch_size,). Padding does not count in a
-        length.
+        The shapes are (batch_size, context_length), (batch_size,) and (batch_size,). A length counts the class token,
+        but no padding.
         """
         epoch, position = divmod(step, len(self._training[0]) // self._size)
         rows = self._order(epoch)[position * self._size :][: self._size]
@@ -215,7 +215,7 @@ def _in_batches(examples: tuple[Integer[np.ndarray, "examples ..."], ...], size:
 def unigram_loss(training: TokenStream, vocabulary: int, tokens: Integer[np.ndarray, "..."]) -> float:
     """The mean cross-entropy on `tokens`, in nats per token, of predicting tokens by their frequencies in `training`.
 
-    To each count 1 is added, so that no entry of the vocabulary has probability 0.
+    The count of every entry of the vocabulary is increased by 1, so that no probability is 0.
     """
     counts = np.ones(vocabulary, np.int64)
     # In parts, because counting makes 64-bit integers of a stream that may fill the memory.
@@ -225,7 +225,7 @@ def unigram_loss(training: TokenStream, vocabulary: int, tokens: Integer[np.ndar
 
 
 def task_type(settings: GPTSettings | BERTSettings) -> type[NextToken | MaskedTokens | LabelledSentences]:
-    """The subclass of `Task` on which a language model with these settings is trained."""
+    """The class of training tasks, a subclass of `Task`, for a language model with these settings."""
     if isinstance(settings, GPTSettings):
         return NextToken
     return MaskedTokens if settings.task == "masked" else LabelledSentences
@@ -240,8 +240,8 @@ def build(
 ) -> Task:
     """The training task for a language model with these `settings`, on the prepared `text` or on labelled sentences.
 
-    Labelled sentences are those that the settings name; `downloads` is the folder to which they were downloaded. Raises
-    ValueError if a file is missing, damaged or too short.
+    If the model classifies sentences, the settings say of which dataset, and `downloads` is the folder to which it was
+    downloaded. Raises ValueError if a file is missing, damaged or too short.
     """
     kind = task_type(settings)
     if kind is LabelledSentences:

@@ -31,7 +31,7 @@ from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
 
 class TrainingResult(NamedTuple):
-    """The weights and measurements of one training; its tables lack the columns that name model, variant and seed."""
+    """The weights and tables of one training; the tables lack the columns that name the run."""
 
     initial: dict[str, Tensor]
     """The model's parameters before training, by name."""
@@ -48,14 +48,13 @@ def train_batch(
 ) -> None:
     """Train language models one after another, and write their losses and weights to the paths in `out`.
 
-    `plan` says what this process trains: runs and settings as `LanguageModelRun.of_plan` reads them, device ("cpu" or
-    "cuda"), device_check of config.yaml, and hashes of the code. `inputs` has the path of the text's manifest and,
-    under "downloads", the paths of labelled sentences if there are any. `out` has the paths of the tables "metrics" and
-    "attention" (see `TrainingResult`) and of "weights", a file of tensors `<run>/initial/<parameter>` and
-    `<run>/final/<parameter>`. If the process was killed, another call goes on from checkpoints beside the weights,
-    unless they are of other settings, code or device. Raises ValueError if the device cannot be used or its memory is
-    used up, if a text, for training or for tests of keys, does not fit the model, or if the loss is not finite before
-    training.
+    `plan` has the keys that `LanguageModelRun.of_plan` reads, device ("cpu" or "cuda"), device_check of config.yaml
+    ("stop" or "warn"), and hashes of the code. `inputs` has the path of the text's manifest under "manifest" and, under
+    "downloads", the paths of downloaded sentences if there are any. `out` has the paths of the tables "metrics" and
+    "attention" (see `TrainingResult`), and of "weights", a file of tensors named <run>/initial/<parameter> and
+    <run>/final/<parameter>. If the process was killed, another call goes on from the checkpoints beside that file,
+    unless they belong to other settings, code or devices. Raises ValueError if the device cannot be used or its memory
+    is used up, if a text does not fit the model, or if the loss is not finite before training.
     """
     parallel.use(threads)
     device = open_device(plan["device"], plan["device_check"])
@@ -103,12 +102,12 @@ def train(
     checkpoint: Checkpoint | None = None,
     title: str = "language model",
 ) -> TrainingResult:
-    """Train `model` on `task`; training is on the CPU unless `device` is given, and `seed` decides the dropout masks.
+    """Train `model` on `task`, on the CPU unless `device` is given; `seed` decides the dropout masks.
 
-    If `checkpoint` is given, training goes on from its file if that exists. The file is written every
-    settings.checkpoint_every steps and at the end; the caller removes it. An interrupted training gives a result equal,
-    to the last byte, to that of an uninterrupted one. If the loss stops being finite, training ends: later evaluations
-    are rows with infinite losses, and the final weights are NaN. Raises ValueError if the loss is not finite before
+    If `checkpoint` is given, training goes on from its file if that exists, and writes it every
+    settings.checkpoint_every steps and at the end; the caller removes the file. The result is then equal, to the last
+    byte, to that of a training without interruption. If the loss stops being finite, training ends: all later
+    evaluations have infinite losses, and the final weights are NaN. Raises ValueError if the loss is not finite before
     training. `title` names the training in messages.
     """
     initial = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -171,7 +170,7 @@ class _Training:
         checkpoint.save(self.model, self.optimiser, progress)
 
     def take_step(self) -> None:
-        """Train on the next batch; at the first step, also add a row with the losses of the untrained model."""
+        """Train on the next training batch. The first step also adds a row for the untrained model to the metrics."""
         settings, untrained = self.settings, self.loss_of(self.model) if self.step == 0 else None
         self.optimiser.lr = linear_decay(settings.learning_rate, self.step, settings.steps, settings.warmup)
         loss = self.model.loss(*_on_device(self.task.batch(self.step), self.device))
@@ -185,25 +184,28 @@ class _Training:
         self.step += 1
 
     def measure(self) -> dict[str, float | int]:
-        """Add a row to the metrics and return it: mean training loss since the last row, and validation loss."""
+        """Evaluate the model, append a row to the table of metrics, and return the row.
+
+        Its losses are the mean training loss since the row before, and the validation loss, both in nats.
+        """
         self.add_row(self.loss_sum.item() / (self.step - self.rows[-1]["step"]), self.loss_of(self.model))
         self.loss_sum.zero_()
         return self.rows[-1]
 
     def diagnose(self) -> None:
-        """If the settings ask for it at this step, measure what attention contributes, and keep the rows.
+        """Measure what attention contributes, if the settings ask for it at this step.
 
-        The rows are for the table language_model_attention.
+        The results are appended to the rows of the table language_model_attention.
         """
         if self.step in self.diagnoses:
             found = diagnose(self.model, self.task.validation, self.loss_of)
             self.attention += [{"step": self.step, **row} for row in found]
 
     def add_row(self, train_loss: float, valid_loss: float) -> None:
-        """Add a row with the losses at this step to the metrics.
+        """Append a row with this step's training and validation loss, in nats, to the table of metrics.
 
         If a loss is not finite, the training is marked as diverged, and this and all later evaluations become rows with
-        infinite losses. Raises ValueError if there is no row before.
+        infinite losses. Raises ValueError if a loss is not finite in the first row.
         """
         if np.isfinite([train_loss, valid_loss]).all():
             losses = {"train_loss": train_loss, "valid_loss": valid_loss}
@@ -215,7 +217,7 @@ class _Training:
             self.diverged = True
 
     def at(self, step: int) -> dict[str, float | int]:
-        """The columns of a row of the metrics that do not depend on the losses: step, tokens read, learning rate."""
+        """The columns of the table of metrics that are not losses, at a step: step, tokens read, learning rate."""
         settings = self.settings
         tokens = step * settings.batch_size * settings.context_length  # padding and class tokens included
         learning_rate = rate_taken(settings.learning_rate, step, settings.steps, settings.warmup)
@@ -228,7 +230,10 @@ def _every(number: int, last: int) -> set[int]:
 
 @torch.no_grad()
 def validation_loss(model: nn.Module, task: Task, device: str) -> float:
-    """The model's mean loss in nats over the task's validation batches, without dropout."""
+    """The model's mean loss, in nats, over the task's validation batches, without dropout.
+
+    `device` is the name of the device on which the model is, "cpu" or "cuda".
+    """
     model.eval()
     losses = [model.loss(*_on_device(batch, device)).item() for batch in task.validation]
     model.train()

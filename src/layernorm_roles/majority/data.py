@@ -20,7 +20,7 @@ from layernorm_roles.settings.majority import MajorityData
 
 
 class Sequences(NamedTuple):
-    """Sequences of the majority task, each stored as its class counts and its majority class."""
+    """Sequences of the majority task, each stored as its number of tokens of each class and its majority class."""
 
     counts: UInt8[np.ndarray, "sequences classes"]
     """The number of tokens of each class (column) in each sequence (row)."""
@@ -33,8 +33,8 @@ def uniform(
 ) -> list[Partition]:
     """Draw `number` different admissible partitions of `length` at random; all such sets have equal probability.
 
-    An admissible partition writes `length` as a sum of 2 to `classes` parts, the largest of which is at least
-    `majority_gap` above the second largest.
+    An admissible partition writes `length` as a sum of 2 to `classes` positive whole numbers, the largest of which
+    exceeds the second largest by at least `majority_gap`.
     """
     admissible = count_admissible(length, classes, majority_gap)
     ranks = rng.choice(admissible, size=number, replace=False)
@@ -46,9 +46,9 @@ def depth_first(
 ) -> list[Partition]:
     """The first `number` admissible partitions of `length` in a random depth-first walk, as in Brody et al. (2023).
 
-    An admissible partition writes `length` as a sum of 2 to `classes` parts, the largest of which is at least
-    `majority_gap` above the second largest. The walk adds parts from the smallest up, each in random order, and stops
-    early: most results share their smallest parts.
+    An admissible partition writes `length` as a sum of 2 to `classes` positive whole numbers (parts), the largest of
+    which exceeds the second largest by at least `majority_gap`. The walk chooses the smallest part first. As it stops
+    early, most of the partitions have their smallest parts in common.
     """
 
     def walk(rest: int, smallest: int, parts: int) -> Iterator[Partition]:
@@ -78,8 +78,8 @@ DRAWS = {"depth_first": depth_first, "uniform": uniform}
 def generate(settings: MajorityData, seed: int) -> pd.DataFrame:
     """Draw the data set of the majority task as `settings` say: a table with columns split, label and counts.
 
-    A row is a sequence: split is "train" or "test", label its majority class, and counts its number of tokens of each
-    class.
+    A row is a sequence: split is "train" or "test", label the majority class, and counts an array with the number of
+    tokens of each class.
     """
     rng = generator(Stream.MAJORITY_DATA, seed)
     partitions = DRAWS[settings.sampling](
@@ -103,7 +103,7 @@ def write(plan: Mapping[str, Any], path: str | Path) -> None:
 def load(path: str | Path, identity: Mapping[str, Any] | None = None) -> dict[str, Sequences]:
     """Read the majority task's data set from the Parquet file `path` as {"train": Sequences, "test": Sequences}.
 
-    Raises ValueError if the file is missing or damaged, or if its metadata contradict `identity`.
+    Raises ValueError if the file is missing or damaged, or if `identity` has an entry that its metadata contradict.
     """
     table = store.read_arrow(path, "majority_data", identity)
     counts = table["counts"].combine_chunks()
@@ -119,10 +119,10 @@ def load(path: str | Path, identity: Mapping[str, Any] | None = None) -> dict[st
 def label_randomly(
     partitions: list[Partition], classes: int, labellings: int, rng: np.random.Generator
 ) -> Sequences:
-    """Make `labellings` sequences of each partition: its parts become the token counts of randomly chosen classes.
+    """Make `labellings` sequences of each partition of the sequence length, with classes assigned at random.
 
-    The sequences follow the order of `partitions`. The label is the class that gets the first part of the partition,
-    which is the largest.
+    Each part of the partition becomes the number of tokens of a randomly chosen class. The label is the class with the
+    largest part, which is the first. The sequences are in the order of `partitions`.
     """
     padded = [partition + (0,) * (classes - len(partition)) for partition in partitions]
     by_rank = np.repeat(np.array(padded, dtype=np.uint8), labellings, axis=0)
@@ -137,8 +137,8 @@ def choose_test_rows(
 ) -> Bool[np.ndarray, " sequences"]:
     """A mask that is True for test sequences, which are chosen one by one, as Brody et al. (2023) do.
 
-    Of the sequences of each label, as nearly as possible the share `share` is chosen. Nearly every partition then has
-    sequences in both the training set and the test set.
+    Of the sequences with each label, the share `share`, a number from 0 to 1, is chosen, as nearly as possible.
+    Sequences made from one partition are then, nearly always, in both the training set and the test set.
     """
     shuffled = rng.permutation(len(label))
     by_label = shuffled[np.argsort(label[shuffled], kind="stable")]
@@ -152,9 +152,9 @@ def choose_test_rows(
 def choose_test_partitions(
     partitions: int, labellings: int, share: float, rng: np.random.Generator
 ) -> Bool[np.ndarray, " sequences"]:
-    """A mask that is True for test sequences: all sequences of a randomly chosen share of the partitions.
+    """A mask that is True for test sequences, which are all sequences of some randomly chosen partitions.
 
-    About the share `share` is chosen of `partitions` partitions, each of which has `labellings` consecutive sequences.
+    Each of `partitions` partitions has `labellings` consecutive sequences; the share `share` (0 to 1) is chosen.
     """
     chosen = rng.permutation(partitions) < round(partitions * share)
     return np.repeat(chosen, labellings)

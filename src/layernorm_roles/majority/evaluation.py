@@ -16,8 +16,8 @@ PREFERRED = (100, 125, 160, 200, 250, 320, 400, 500, 630, 800)
 def evaluation_steps(every: int | str, steps: int) -> frozenset[int]:
     """The optimiser steps at which a run of `steps` steps is evaluated, among them step 0 and the last one.
 
-    `every` is a number of steps between evaluations, or "logarithmic" for about ten evaluations in each decade: at
-    steps 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32 and so on.
+    `every` is the number of steps from one evaluation to the next, or "logarithmic" for about ten evaluations in each
+    decade: at steps 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32 and so on.
     """
     if every == LOGARITHMIC:
         decades = (10**decade for decade in range(len(str(steps))))
@@ -29,13 +29,13 @@ def evaluation_steps(every: int | str, steps: int) -> frozenset[int]:
 
 @torch.no_grad()
 def evaluate(model: MajorityTransformer, training: Batch, test: Batch, loss_of: Loss) -> dict[str, float]:
-    """The losses, accuracy, query angles and spread of attention of a model, by column of table `majority_metrics`.
+    """Evaluate a model of the majority task: a dictionary of columns of the table `majority_metrics`.
 
-    `loss_of` computes the losses over all training or test sequences, in nats per token. Accuracy is the share of test
-    tokens at which the model predicts the majority class. The mean and standard deviation of the angle between a query
-    and the ones vector are in degrees, over the training tokens. The standard deviation of scores (score_std) and the
-    perplexity of attention relative to equal attention (attention_share) are for a sequence with one token of every
-    class.
+    train_loss and test_loss, computed by `loss_of`, are means over all sequences in nats per token. test_accuracy is
+    the share of test tokens at which the model predicts the majority class. query_angle_mean and query_angle_std are of
+    the angle between a query and the line of the ones vector, in degrees, over training tokens. score_std is the
+    standard deviation of attention scores, and attention_share the perplexity of attention divided by the number of
+    keys; both are for a sequence with one token of every class.
     """
     parameters = model.loss_parameters()
     training_loss, _ = loss_of(parameters, *training)
@@ -59,8 +59,8 @@ def query_angle(
 ) -> tuple[float, float]:
     """Mean and standard deviation of the angle between a token's query and the line of the ones vector, in degrees.
 
-    Angles are from 0 to 90, and both statistics are over tokens. Row c of `queries` is the query of all tokens of class
-    c, and class_tokens[c] is the number of these tokens.
+    An angle is from 0 to 90. Both numbers are over tokens: row c of `queries` is the query of all tokens of class c,
+    and class_tokens[c] is the number of these tokens.
     """
     queries = queries.double()
     cosine = queries.sum(dim=-1).abs() / (queries.norm(dim=-1) * queries.shape[-1] ** 0.5)
@@ -73,10 +73,10 @@ def query_angle(
 def spread_of_attention(
     keys: Float[Tensor, "classes d_model"], queries: Float[Tensor, "classes d_model"]
 ) -> tuple[float, float]:
-    """Standard deviation of scores over keys, and relative perplexity of attention, both averaged over queries.
+    """The standard deviation of attention scores over keys, and the relative perplexity of attention.
 
-    Scores are inner products of queries and keys. The perplexity of the softmax over a query's scores is divided by the
-    number of keys: it is 1 for equal attention, and 1 / classes for attention to a single key.
+    Both are averages over queries; scores are inner products of queries and keys. The relative perplexity is that of a
+    query's softmax over the keys, divided by their number: 1 for equal attention, 1 / classes for attention to one key.
     """
     scores = queries.double() @ keys.double().T
     log_attention = torch.log_softmax(scores, dim=-1)
@@ -85,9 +85,9 @@ def spread_of_attention(
 
 
 def vectors_of(model: MajorityTransformer) -> pd.DataFrame:
-    """A table with the keys and then the queries of all classes, in columns token (the class), kind and vector.
+    """A table with the key and the query of each class of the majority task.
 
-    Column kind is "key" or "query".
+    Columns: token (the class), kind ("key" or "query") and vector. All keys come first, then all queries.
     """
     keys, queries = (x.detach().double().cpu().numpy() for x in model.keys_and_queries())
     return pd.concat(

@@ -31,15 +31,15 @@ Batch = tuple[UInt8[Tensor, "_ classes"], Int[Tensor, " _"]]
 
 
 def as_tensors(sequences: Sequences) -> Batch:
-    """The class counts and labels of `sequences` as tensors, which share memory with the arrays."""
+    """The class counts and labels of `sequences` as tensors, which share memory with the numpy arrays."""
     return tuple(map(torch.from_numpy, sequences))
 
 
 def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
-    """Make the parameters of `model` views of one flat vector, and their gradients views of its gradient.
+    """Make all parameters of `model` views of one flat vector, and return this vector.
 
-    The vector is returned. It has the parameters in the order of `LossParameters`, then those of the norms. A step of
-    Adam on the vector equals steps on all parameters.
+    Their gradients become views of the vector's gradient, so that Adam can take one step for all parameters. The vector
+    has the parameters in the order of `LossParameters`, then those of the norms before attention.
     """
     parameters = [*model.loss_parameters()[NORMED:], *model.norm_parameters()]
     flat = nn.Parameter(nn.utils.parameters_to_vector(parameters).detach())
@@ -54,10 +54,10 @@ def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
 
 
 def compiled_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
-    """Make a function that computes the loss of a batch and sets `flat.grad` to its gradient, by the CPU kernel.
+    """Make a function that computes the loss of a training batch, and its gradient, by the compiled CPU kernel.
 
-    `flat` is the result of flatten(model). The function takes the class counts and the labels of the batch, and returns
-    the loss in nats per token. torch's autograd computes the derivatives through the norm before attention.
+    The function takes the class counts and the labels of the sequences. It returns the loss in nats per token and
+    writes the gradient to `flat.grad`, where `flat` is the result of flatten(model).
     """
     direct = model.loss_parameters()[NORMED:]
 
@@ -78,9 +78,9 @@ def compiled_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " pa
 def compiled_loss(
     parameters: LossParameters, counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]
 ) -> tuple[float, int]:
-    """The loss of a batch in nats per token, and the number of correctly predicted tokens, by the CPU kernel.
+    """The loss of sequences in nats per token, and the number of correctly predicted tokens, by the CPU kernel.
 
-    `counts` has the number of tokens of each class in each sequence, `label` the majority class of each sequence.
+    A row of `counts` is a sequence: the number of its tokens of each class. `label` has its majority class.
     """
     arrays = [parameter.detach().numpy() for parameter in parameters]
     return kernel.loss_only(counts.numpy(), label.numpy(), arrays)

@@ -28,9 +28,9 @@ from layernorm_roles.majority.parameters import LossParameters
 class MajorityTransformer(nn.Module):
     """The one-layer transformer that Brody et al. (2023) train on the majority task, with torch's initialisation.
 
-    `norm` is the name of the norm before attention for `norms.build_pair`. As in the released code, there is one head,
-    attention's input projection has no bias, and norm2, before the feed-forward part, is an ordinary LayerNorm; eps is
-    0 in all built-in norms. The model has no `forward`: `pair_loss` computes its loss from `loss_parameters()`.
+    `norm` names the norm before attention, as `norms.build_pair` takes it. As in the released code, there is one head,
+    attention's input projection has no bias, and the norm before the feed-forward part is an ordinary LayerNorm.
+    Built-in norms have eps = 0. There is no `forward`: `pair_loss` computes the loss from `loss_parameters()`.
     """
 
     norm_values: nn.Module | None
@@ -48,22 +48,22 @@ class MajorityTransformer(nn.Module):
         self.norm_values = None if norm_values is self.layer.norm1 else norm_values
 
     def normed(self) -> tuple[Float[Tensor, "classes d_model"], Float[Tensor, "classes d_model"]]:
-        """The embeddings after the norm for queries and keys, and the embeddings after the norm for values.
+        """The embeddings of all classes after the norm before attention: first for queries and keys, then for values.
 
-        The two are one tensor unless the variant has different norms for them.
+        Both are the same tensor unless the variant has one norm for queries and keys and another for values.
         """
         normed = self.layer.norm1(self.embedding.weight)
         return normed, normed if self.norm_values is None else self.norm_values(self.embedding.weight)
 
     def norm_parameters(self) -> list[nn.Parameter]:
-        """The learnt parameters of the norm or norms before attention, if any."""
+        """The learnt parameters of the norm or norms before attention; an empty list if they learn nothing."""
         of_values = [] if self.norm_values is None else self.norm_values.parameters()
         return [*self.layer.norm1.parameters(), *of_values]
 
     def loss_parameters(self) -> LossParameters:
-        """Parameters, and embeddings after the norm before attention, from which `pair_loss` computes the loss.
+        """The model's parameters, and the embeddings after the norm before attention, as input for `pair_loss`.
 
-        Autograd can differentiate the loss with respect to all of them.
+        They are part of autograd's graph, so gradients reach all parameters, those of the norm as well.
         """
         attention, layer = self.layer.self_attn, self.layer
         normed, normed_values = self.normed()
@@ -84,11 +84,11 @@ class MajorityTransformer(nn.Module):
 
     @torch.no_grad()
     def keys_and_queries(self) -> tuple[Float[Tensor, "classes d_model"], Float[Tensor, "classes d_model"]]:
-        """Keys and queries of all classes c: h_c and W_K' W_Q h_c / sqrt(d_model), as rows of two matrices.
+        """The keys h_c and the queries W_K' W_Q h_c / sqrt(d_model) of all classes c, as rows of two matrices.
 
-        h_c is the embedding of class c after the norm before attention. Keys and queries are both in the coordinates of
-        the residual stream: their inner product is the attention score, and the angle of a query to the ones vector is
-        the one in Figure 2a of Brody et al. (2023).
+        h_c is the embedding of class c after the norm before attention, and ' means transposed. The inner product of a
+        query and a key is the attention score. Both are in the coordinates of the residual stream; the angle between a
+        query and the ones vector is the angle in Figure 2a of Brody et al. (2023).
         """
         keys = self.layer.norm1(self.embedding.weight)
         w_query, w_key, _ = self.layer.self_attn.in_proj_weight.chunk(3)
@@ -100,8 +100,8 @@ def attention_and_values(
 ) -> tuple[Float[Tensor, "classes classes"], Float[Tensor, "classes d_model"]]:
     """The unnormalised attention weights between classes, and the classes' values after the output matrix W_o.
 
-    Row c of the weights is for queries of class c, and column j for keys of class j: a weight is exp(score - largest
-    score of the row).
+    Row c of the weights is for the query of class c, and column j for the key of class j. An entry is exp(score -
+    largest score in the row).
     """
     w_query, w_key, w_value = parameters.in_weight.chunk(3)
     q, k = parameters.normed @ w_query.T, parameters.normed @ w_key.T
@@ -114,12 +114,12 @@ def attention_and_values(
 def pair_loss(
     parameters: LossParameters, counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
-    """The cross-entropy of a batch in nats per token, and the number of tokens at which the model predicts the label.
+    """The mean cross-entropy of a batch in nats per token, and the number of correctly predicted tokens.
 
-    `counts` has the number of tokens of each class in each sequence, `label` the majority class of each sequence. In
-    float32, an attention weight underflows if its score lies more than about 85 below the largest score of its query.
-    If all classes in a sequence have such weights, the loss is NaN, with the norm `projection_grown` even before
-    training.
+    `counts` has the number of tokens of each class in each sequence, and `label` the majority class of each sequence.
+    In float32 an attention weight underflows if its score is more than about 85 below the query's score for some class.
+    If this happens to all classes that a sequence contains, the loss is NaN. With the variant `projection_grown` it can
+    be NaN even before training.
     """
     p, d_model = parameters, parameters.embedding.shape[1]
     attention, values = attention_and_values(parameters)

@@ -10,11 +10,11 @@ Array = np.ndarray | Tensor
 
 
 class LossParameters(NamedTuple):
-    """What the loss of the majority task's transformer depends on: parameters, and embeddings after the norm.
+    """All that the loss of the majority task's transformer depends on: parameters, and the embeddings after the norm.
 
-    The parameters of the norm before attention are no fields, because the loss depends on them only through the
-    embeddings `normed` and `normed_values`. The fields hold torch tensors or numpy arrays. A gradient of the loss is
-    stored in the same fields: each then holds the derivatives with respect to it.
+    The norm before attention has no parameters here, because the loss depends on them only through its outputs `normed`
+    and `normed_values`. Fields hold torch tensors or numpy arrays. A `LossParameters` can also hold the gradient of the
+    loss: each field then has the derivatives with respect to this field.
     """
 
     normed: Float[Array, "classes d_model"]
@@ -40,9 +40,9 @@ class LossParameters(NamedTuple):
 
 
 def shapes(classes: int, d_model: int, d_ff: int) -> LossParameters:
-    """The shapes of the arrays of a `LossParameters`, for a model with these numbers of classes, d_model and d_ff.
+    """The shapes of a model's loss parameters, as a `LossParameters` with a shape in place of each array.
 
-    The shapes are the fields of a `LossParameters`, each in the place of its array.
+    `classes` is the number of token classes; `d_model` and `d_ff` are the widths of the model.
     """
     c, d, f = classes, d_model, d_ff
     return LossParameters(

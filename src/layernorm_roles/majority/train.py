@@ -27,7 +27,7 @@ from layernorm_roles.settings.majority import MajorityTraining
 
 
 class MajorityRun(NamedTuple):
-    """One training of the majority task's transformer, as an entry of `runs` in a plan file (JSON) describes it."""
+    """The description of one training of the majority task's transformer: an entry of `runs` in a plan file (JSON)."""
 
     name: str
     """Unique name of the run, which begins its lines in logs and the names of its weights."""
@@ -46,7 +46,10 @@ class MajorityRun(NamedTuple):
 
 
 class TrainedRun(NamedTuple):
-    """The model of a finished training, and tables of its measurements without the columns that identify the run."""
+    """The result of a training: the model, a table of its metrics, and a table of its keys and queries.
+
+    Columns that identify the run, such as its variant and seed, are not in the tables.
+    """
 
     metrics: pd.DataFrame
     """Rows of table `majority_metrics`, one an evaluation: losses, accuracy, query angles, spread of attention."""
@@ -56,12 +59,12 @@ class TrainedRun(NamedTuple):
 
 
 def train_batch(plan: Plan, data: Sequence[str | Path], out: Mapping[str, str | Path]) -> None:
-    """Train majority transformers one after another, and write metrics, vectors and weights to the paths in `out`.
+    """Train the majority transformers in `plan` one after another, and write their metrics and weights to files.
 
-    `plan`, which says what this process trains, has the runs and their settings. `data` are the data sets' files, one
-    for each seed, in the order of the plan's made_by. Weights are named <run>/<parameter>. If the process is killed, a
-    call with an equal plan goes on where it stopped: every run keeps its last checkpoint until all runs are finished,
-    because Snakemake deletes the outputs of a killed job.
+    `plan` has the runs and their settings. `out` has the paths to write to, under "metrics", "vectors" (a table of keys
+    and queries) and "weights"; a weight's name in the file is <run>/<parameter>. `data` are the paths of the data sets,
+    one for each seed, in the order of plan["made_by"]. If the process is killed, a call with an equal plan continues
+    from the runs' last checkpoints, which are kept until all runs are finished.
     """
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
     settings = MajorityTraining.model_validate(plan["settings"])
@@ -87,13 +90,13 @@ def train(
     data: Mapping[str, Sequences],
     checkpoint: Checkpoint | None = None,
 ) -> TrainedRun:
-    """Train one model on data["train"], and evaluate it on both data["train"] and data["test"].
+    """Train the model that `run` describes on data["train"], and evaluate it on both data["train"] and data["test"].
 
-    `checkpoint` is written every `settings.checkpoint_every` steps
-    and at the end; the caller removes it. Training goes on from `checkpoint` if that exists. On one machine equal
-    arguments give equal results, to the byte, also after an interruption. If the loss is not finite before training,
-    ValueError is raised. If it stops being finite, training ends: later evaluations are rows with infinite losses, and
-    there are no vectors after training.
+    If `checkpoint` is given, the state is saved to it every `settings.checkpoint_every` steps and at the end, and
+    training goes on from it if it exists already; the caller removes it. On one machine equal arguments give equal
+    results, to the byte, even after an interruption. Raises ValueError if the loss is not finite before training. If
+    the loss stops being finite during training, training ends: the metrics of later evaluations have infinite losses,
+    and the table of keys and queries has those before training only.
     """
     seed_torch(run.seed)
     model = MajorityTransformer(settings.classes, run.d_model, settings.d_ff or run.d_model, run.norm)
@@ -138,9 +141,9 @@ def train(
 
 
 def batch_rows(rows: int, size: int, seed: int) -> Iterator[Int[np.ndarray, " batch"]]:
-    """Yield the row numbers of one training batch after another, without end.
+    """Yield, without end, the indices of the sequences in one training batch after another.
 
-    In each epoch the numbers from 0 to `rows` - 1 are shuffled and cut into batches of `size`; the last may be smaller.
+    In each epoch the indices from 0 to `rows` - 1 are shuffled and cut into batches of `size`; the last may be smaller.
     """
     rng = generator(Stream.MAJORITY_BATCHES, seed)
     while True:
@@ -155,7 +158,10 @@ def write(
     device: str,
     out: Mapping[str, str | Path],
 ) -> None:
-    """Write the weights, vectors and metrics of trained runs to `out`, with `plan` and `device` in the metadata."""
+    """Write the results of trained runs to the files out["weights"], out["vectors"] and out["metrics"].
+
+    Vectors are keys and queries. The job's `plan` and `device`, which names the processor, go into the metadata.
+    """
     weights = {
         f"{run.name}/{name}": tensor
         for run, result in results.items()

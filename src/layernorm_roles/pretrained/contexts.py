@@ -12,7 +12,7 @@ from layernorm_roles.pretrained.source import ModelFiles, refusal
 
 
 class Tokens(NamedTuple):
-    """The tokenizer of a pretrained model: a function from text to token ids, and one from a token id to text."""
+    """The tokenizer of a pretrained model, as two functions: from a text to token ids, and from a token id to text."""
 
     encode: Callable[[str, int], list[int]]
     """Function of a text and a largest number of tokens; returns token ids, the model's special ones among them."""
@@ -21,10 +21,10 @@ class Tokens(NamedTuple):
 
 
 def first_of_each_document(contexts: pd.DataFrame, tokenizer: Tokenizer) -> list[str]:
-    """The text of the first long context of each held-out document, in the order of table `contexts`.
+    """The text of the first long context of each held-out document, in ascending order of the column context.
 
-    Only one text of each document is used, so that the texts are independent of each other. `tokenizer` is the one with
-    which the tokens in `contexts` were made.
+    Only one text of each document is used, so that the texts are independent of each other. Rows of table `contexts`
+    are long contexts if column texts is "long". `tokenizer` is the one that made their tokens.
     """
     long = contexts[contexts.texts == "long"].sort_values("context").drop_duplicates("document")
     return [tokenizer.decode(list(map(int, tokens))) for tokens in long.tokens]
@@ -33,11 +33,11 @@ def first_of_each_document(contexts: pd.DataFrame, tokenizer: Tokenizer) -> list
 def contexts(
     texts: Iterable[str], tokens: Tokens, context_length: int, number: int, name: str
 ) -> dict[int, list[int]]:
-    """The token ids of the first `number` texts that are long enough, cut to `context_length`, by index in `texts`.
+    """The token ids of the first `number` texts with at least `context_length` tokens, cut to this length.
 
-    Special tokens count. Shorter texts are left out, because the share of unselectable keys depends on the number of
-    keys. Warns if fewer than `number` texts are long enough; raises ValueError if none is. `name` is the model's name
-    in messages.
+    The keys of the result are indices in `texts`. Special tokens count. Shorter texts are left out, because the share
+    of unselectable keys depends on the number of keys. Warns if fewer than `number` texts are long enough, and raises
+    ValueError if none is. Messages call the model `name`.
     """
     read = ((place, tokens.encode(text, context_length)) for place, text in enumerate(texts))
     chosen = dict(islice(((place, ids) for place, ids in read if len(ids) == context_length), number))
@@ -54,9 +54,9 @@ def contexts(
 
 
 def tokens_of(files: ModelFiles) -> Tokens:
-    """Load the tokenizer of a pretrained model; raises ValueError if that fails.
+    """Load the tokenizer of the pretrained model in `files`. Raises ValueError if that fails.
 
-    It is read from tokenizer_config.json, from the GGUF file or from tokenizer.json.
+    It is read from the model's GGUF file or tokenizer_config.json, or else from tokenizer.json.
     """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 

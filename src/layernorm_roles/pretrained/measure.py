@@ -28,11 +28,11 @@ UNTRAINED_SEED = 0
 
 
 def measure(name: str, settings: PretrainedModel, texts: list[str]) -> dict[str, pd.DataFrame]:
-    """Measure the pretrained model `name` of config.yaml on `texts`, and return the tables by name.
+    """Measure the pretrained model `name` of config.yaml on `texts`, and return the tables of results by name.
 
-    They say which keys are selectable, how much attention keys can get, and what the norms' projections do. The texts
-    are the first of `texts` that are long enough; column context is the index in `texts`. Raises ValueError if files of
-    the model are missing or cannot be used, or if the texts are too few or too short.
+    The tables say which keys some query can select, how much attention keys can get, and how attention changes if the
+    norms lose or get a projection. The first texts that are long enough are read; column context has their index in
+    `texts`. Raises ValueError if files of the model are missing or cannot be used, or if no text is long enough.
     """
     files = locate(name, settings)
     model, tokens = load(files), tokens_of(files)
@@ -64,9 +64,9 @@ def measure(name: str, settings: PretrainedModel, texts: list[str]) -> dict[str,
 
 
 def measure_files(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str | Path]) -> None:
-    """Measure the pretrained model in `plan` on a text's held-out documents, and write tables to the paths `out`.
+    """Measure the pretrained model in `plan` on a text's held-out documents, and write the tables to Parquet files.
 
-    `manifest` is the path of the text's manifest, beside which its other files lie; `out` has a path for each table.
+    `manifest` is the path of the text's manifest, beside its other files. `out` has the path of each table by its name.
     """
     checked, text = PretrainedModel.model_validate(plan["settings"]), PreparedText(Path(manifest).parent)
     held_out = first_of_each_document(store.read(text.contexts, "contexts"), tokenizers.load(text.tokenizer))

@@ -14,11 +14,11 @@ from layernorm_roles.random_streams import Stream, generator
 
 
 def projection_changed(direction: Float[np.ndarray, " d"]) -> NormChange:
-    """A change of a model's norms: every LayerNorm loses its projection, and every RMSNorm gets one.
+    """A function that replaces norms' outputs as if each LayerNorm lost its projection and each RMSNorm got one.
 
-    It is an argument of `RecordingModel.record`. The mean of an input's entries, times `direction`, is added to the
-    vector that a LayerNorm scales, and subtracted from the one that an RMSNorm scales. With the ones vector this undoes
-    or makes a projection; as a control, `direction` is another vector of length sqrt(d).
+    It is meant for the argument `change` of `RecordingModel.record`. Let m be the mean of the entries of a norm's input
+    x. A LayerNorm then scales x - m + m direction, and an RMSNorm x - m direction. If `direction` is the ones vector,
+    the projection is exactly undone or added. As a control, `direction` is another vector of length sqrt(d).
     """
 
     def change(norm: LearnedNorm, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
@@ -30,9 +30,9 @@ def projection_changed(direction: Float[np.ndarray, " d"]) -> NormChange:
 
 
 def random_direction(d: int, context: int) -> Float[np.ndarray, " d"]:
-    """A random vector of length sqrt(d), orthogonal to the ones vector; equal for equal `d` and `context`.
+    """A random vector with d entries and length sqrt(d), orthogonal to the ones vector.
 
-    `context` is the number of the context for which the vector is drawn.
+    `context` is the number of a context. Equal `d` and `context` give equal vectors.
     """
     u = generator(Stream.RANDOM_DIRECTION, context, d).standard_normal(d)
     u -= u.mean()
@@ -40,9 +40,9 @@ def random_direction(d: int, context: int) -> Float[np.ndarray, " d"]:
 
 
 def ones_shares(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.DataFrame:
-    """The share of the squared length of norms' inputs along the ones vector, as rows of the table `ones_share`.
+    """Rows of the table `ones_share`: which share (0..1) of the inputs of norms lies along the ones vector.
 
-    `contexts` maps the number of each context to its token ids. Columns that name the model are left out.
+    Shares are of squared length. A row is for one norm and one context; `contexts` has token ids by context number.
     """
     parts = [
         ones_direction.table(model.network, lambda tokens=tokens: model.record(tokens)).assign(context=number)
@@ -52,13 +52,13 @@ def ones_shares(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) ->
 
 
 def shifts(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.DataFrame:
-    """How far attention moves if the norms of `model` lose or get a projection: rows of the table `projection_shift`.
+    """Rows of the table `projection_shift`: how far attention moves if the norms of `model` lose or get a projection.
 
-    Every LayerNorm of the residual stream loses its projection, or every RMSNorm gets one. Column total_variation is
-    half the sum of absolute differences of a query's attention weights, averaged over queries; column random_direction
-    is its value in the control, with a random direction in place of the ones vector. The column model is left out.
-    `contexts` maps the number of each context to its token ids. There are no rows if the model's norms are unknown, or
-    of both kinds.
+    Every LayerNorm of the residual stream loses its projection, or every RMSNorm gets one. A row is for one head in one
+    context. total_variation, 0..1, is half the sum of absolute changes of a query's attention weights, as a mean over
+    queries; random_direction is this number for the control, where a random direction replaces the ones vector.
+    `contexts` maps each context's number to its token ids. There are no rows if norms of neither kind are found, or of
+    both.
     """
     rows = []
     for number, tokens in contexts.items():

@@ -20,9 +20,9 @@ _FUSED = ["c_attn", "qkv_proj"]
 def learned_norm(
     module: nn.Module, x: Float[np.ndarray, "*n d"], y: Float[np.ndarray, "*n d"]
 ) -> LearnedNorm | None:
-    """The LayerNorm or RMSNorm over the last axis that maps x to y, as `module` computed it; None if there is none.
+    """The LayerNorm or RMSNorm, with parameters of `module`, that maps the vectors x to y; None if neither does.
 
-    It must agree with y to 1e-5 of y's largest entry; transformers computes RMSNorm in float32 even in float64 models.
+    It has to give y to 1e-5 of y's largest entry; transformers computes RMSNorm in float32 even in float64 models.
     """
     eps = next(
         (v for n in ("eps", "variance_epsilon", "epsilon") if (v := getattr(module, n, None)) is not None),
@@ -46,11 +46,11 @@ def projections(
     norms: tuple[LearnedNorm | None, LearnedNorm | None],
     rotation: Rotation | None,
 ) -> tuple[Projection, Projection] | None:
-    """The maps by which the attention module `module` makes `queries` and `keys` from its input x; None if unknown.
+    """The two maps from the input x of an attention module to its `queries` and `keys`; None if none are found.
 
-    `norms` are the norms of queries and of keys after the linear maps, and `rotation` is the module's rotary embedding.
-    The maps are known if some reading of the module's weights gives the queries and keys to 1e-9 of their largest
-    entry.
+    A map is linear, with the weights of `module`, and is followed by a norm and by the rotary embedding `rotation` if
+    they are not None; `norms` has one for queries and one for keys. The weights are read in several ways until one
+    gives the queries and keys to within 1e-9 of their largest entry.
     """
     heads, _, d_head = queries.shape
     for weights in _linear_maps(module, heads * d_head, len(keys) * d_head):

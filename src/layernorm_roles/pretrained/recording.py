@@ -47,16 +47,16 @@ class RecordingModel:
 
     @property
     def longest(self) -> int | None:
-        """The largest number of tokens that the model can read; None if its configuration does not say."""
+        """The largest number of tokens that the model can read at once; None if its configuration does not say."""
         return getattr(self.network.config.get_text_config(), "max_position_embeddings", None)
 
     @torch.no_grad()
     def record(self, tokens: Sequence[int], change: NormChange | None = None) -> list[Layer]:
         """Run the model on one context, and return the queries, keys and inputs of every layer's attention.
 
-        `tokens` are token ids, including special tokens. `change`, a function of a norm and its input, replaces the
-        outputs of the norms of the residual stream. Raises ValueError if the model cannot read the tokens, or if its
-        attention is more than a softmax of inner products.
+        `tokens` are token ids, including special tokens. If `change` is given, it is called with each LayerNorm or
+        RMSNorm of the residual stream and the norm's input, and what it returns replaces the norm's output. Raises
+        ValueError if the model cannot read the tokens, or if its attention is not simply a softmax of inner products.
         """
         if self.longest is not None and len(tokens) > self.longest:
             raise ValueError(
@@ -79,9 +79,9 @@ class RecordingModel:
         return calls.layers
 
     def untrained(self, seed: int) -> "RecordingModel":
-        """A model of equal architecture with random weights, distributed as its configuration says.
+        """A model of the same architecture with random weights, which are drawn as its configuration prescribes.
 
-        `seed` decides the draw.
+        `seed` is the random seed of the weights.
         """
         from transformers import AutoModel
 
@@ -95,10 +95,10 @@ class RecordingModel:
 
 
 def load(files: ModelFiles) -> RecordingModel:
-    """Load the pretrained model in `files`, in float64, ready to record queries and keys; nothing is downloaded.
+    """Load the pretrained model in `files`, in float64, so that it records queries and keys; nothing is downloaded.
 
-    Raises ValueError if transformers cannot load it, if weights are missing, not finite or quantised in an unknown way,
-    or if it has both encoder and decoder, or no layers.
+    Raises ValueError if transformers cannot load it, if weights are missing, not finite or quantised by an unknown
+    method, if it has both an encoder and a decoder, or if it has no layers.
     """
     from transformers import AutoModel
     from transformers.utils import logging

@@ -16,7 +16,7 @@ _FOR_GGUF = ("gguf", "accelerate")
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """The files of a pretrained model: a folder as the package transformers writes it, or a GGUF file."""
+    """The paths of a pretrained model's files: a folder in the format of the package transformers, or a GGUF file."""
 
     folder: Path
     """The folder with config.json and the tokenizer; that of a GGUF file, which holds both itself."""
@@ -25,19 +25,22 @@ class ModelFiles:
 
     @property
     def gguf(self) -> str | None:
-        """Name of the model's GGUF file; None for a model in safetensors files."""
+        """The name of the model's GGUF file; None if the weights are in safetensors files."""
         return self.weights[0].name if self.weights[0].suffix == ".gguf" else None
 
     def sha256(self) -> str:
-        """The SHA-256 of the weights, as `cat model-*.safetensors | sha256sum` prints it for several files."""
+        """The SHA-256 of the model's weights, computed over all weight files one after another.
+
+        For several files it is what `cat model-*.safetensors | sha256sum` prints.
+        """
         return sha256_of(*self.weights)
 
 
 def refusal(folder: Path, what: str, error: Exception) -> str:
-    """A message of one line that says why transformers cannot load `what`, a model or a tokenizer, from `folder`.
+    """A message of one line that says why transformers cannot load `what`, "model" or "tokenizer", from `folder`.
 
-    `error` is the exception that transformers raised. If a configuration in the folder asks for code from the folder
-    (auto_map), which is never run, the message says so.
+    `error` is the exception that transformers raised. If the configuration in the folder asks for Python code from the
+    folder (auto_map), the message says that such code is not run.
     """
     for name in ("config.json", "tokenizer_config.json"):
         file = folder / name
@@ -52,11 +55,11 @@ def refusal(folder: Path, what: str, error: Exception) -> str:
 
 
 def locate(name: str, settings: PretrainedModel) -> ModelFiles:
-    """The files of the pretrained model that config.yaml describes under pretrained.`name`.
+    """Find the files of the pretrained model that config.yaml describes under pretrained.`name`.
 
-    They are in an installed package, at a path or on the Hugging Face hub. A model on the hub is downloaded unless it
-    already was. Raises ValueError, naming the key of config.yaml, if the model or one of its files is missing, or if
-    the SHA-256 of the weights is not `settings.sha256`.
+    They are in an installed package, at a local path or on the Hugging Face hub, from where they are downloaded unless
+    they were before. Raises ValueError, which names the key of config.yaml, if the model or one of its files is
+    missing, or if the SHA-256 of the weights is not `settings.sha256`.
     """
     model = files_at(*_place(name, settings))
     if settings.sha256 is not None and (actual := model.sha256()) != settings.sha256:
@@ -68,10 +71,10 @@ def locate(name: str, settings: PretrainedModel) -> ModelFiles:
 
 
 def files_at(path: Path, given: str) -> ModelFiles:
-    """The files of the model at `path`, a folder or a GGUF file.
+    """Find the files of the model at `path`, a folder or a GGUF file.
 
-    `given` is the key of config.yaml with its value, with which error messages begin. Raises ValueError if a file of
-    the model, or a package for reading GGUF files, is missing.
+    Error messages begin with `given`, the key of config.yaml that led to the path, with its value. Raises ValueError if
+    a file of the model, or a package for reading GGUF files, is missing.
     """
     if path.suffix == ".gguf" and path.is_file():
         if missing := [name for name in _FOR_GGUF if importlib.util.find_spec(name) is None]:

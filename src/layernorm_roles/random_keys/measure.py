@@ -26,10 +26,10 @@ from layernorm_roles.variants import maps
 
 
 def measure(plan: Mapping[str, Any], outputs: Mapping[str, str | Path]) -> None:
-    """Measure Gaussian keys, and write the tables random_keys, random_keys_precision and gaussian_law.
+    """Count unselectable Gaussian keys, and write the tables random_keys, random_keys_precision and gaussian_law.
 
-    `plan` has the settings, the seed of the matrices, and norms, which maps the name of each norm in the tables to its
-    name for `norms.build`. `outputs` has the path of each table.
+    `plan` has the settings, the seed of the matrices, and under "norms" a name for `norms.build` for each norm's name
+    in the tables. `outputs` has the path of each table.
     """
     settings = RandomKeys.model_validate(plan["settings"])
     about = provenance(plan, "cpu", Stream.RANDOM_KEYS)
@@ -43,11 +43,11 @@ def measure(plan: Mapping[str, Any], outputs: Mapping[str, str | Path]) -> None:
 
 
 def table(settings: RandomKeys, seed: int, norms: Mapping[str, str]) -> pd.DataFrame:
-    """The table `random_keys`: how many keys of Gaussian matrices no query can select, by matrix size and norm.
+    """The table `random_keys`: how many keys of Gaussian matrices are unselectable, by norm, n and d.
 
-    For each size n x d, `settings.matrices` matrices are drawn with `seed`. `norms` maps the name of a norm in the
-    table to its name for `norms.build`; built-in norms have eps = 0. All is in float64, and every certificate is
-    verified.
+    For each n and d, `settings.matrices` matrices of n keys in R^d are drawn with `seed`; all norms get the same ones.
+    `norms` maps the name of a norm in the table to its name for `norms.build`; built-in norms have eps = 0. All is
+    computed in float64, and every certificate is verified.
     """
     for norm in norms.values():
         build(norm, settings.dimensions[0])  # an unusable one is refused before the work
@@ -60,11 +60,11 @@ def table(settings: RandomKeys, seed: int, norms: Mapping[str, str]) -> pd.DataF
 
 
 def precision_table(settings: RandomKeys, seed: int) -> pd.DataFrame:
-    """The table `random_keys_precision`: how many keys of Gaussian matrices no query can select after LayerNorm.
+    """The table `random_keys_precision`: how many keys of Gaussian matrices are unselectable after LayerNorm.
 
-    A row is for one dtype, in which keys and LayerNorm are computed, one eps of LayerNorm and one size n x d. If eps is
-    positive, the outputs of LayerNorm do not lie on a sphere: the smaller the variance of a key, the shorter its
-    output.
+    A row is for one dtype of the keys and of LayerNorm's arithmetic, one eps of LayerNorm, and matrices of n keys in
+    R^d. If eps is positive, LayerNorm's outputs do not lie on a sphere: the smaller the variance of a key's entries,
+    the shorter is its output.
     """
     precision, rows = settings.precision, []
     for n, d, keys in _matrices(settings, seed, precision.dimensions, "random keys, precision"):
@@ -77,9 +77,9 @@ def precision_table(settings: RandomKeys, seed: int) -> pd.DataFrame:
 
 
 def expected_after(norm: str, n: int, d: int) -> float | None:
-    """The expected number of unselectable keys among n Gaussian keys in R^d, after a norm was applied to them.
+    """The expected number of unselectable keys among n Gaussian keys in R^d after the norm `norm`.
 
-    `norm` is its name for `norms.build`. The result is None if no formula is known.
+    `norm` is a name for `norms.build`. The result is None if no formula is known, as for a user's own norm.
     """
     both = maps(norm)
     if both is None:

@@ -20,9 +20,9 @@ _SMALLEST = 1e-300  # of a column's largest magnitude: float64 has full precisio
 
 
 def as_matrix(values: ArrayLike) -> np.ndarray:
-    """`values` as a NumPy array; they may be a torch tensor that requires gradients, is on a GPU or is bfloat16.
+    """Convert `values` to a NumPy array; a torch tensor may require gradients, be on a GPU or have dtype bfloat16.
 
-    bfloat16, which NumPy lacks, becomes float32; other dtypes stay. Values that are no tensor go through numpy.asarray.
+    bfloat16, which NumPy lacks, becomes float32; other dtypes stay. All but tensors go through numpy.asarray.
 
     >>> import torch
     >>> as_matrix(torch.nn.Linear(3, 2, dtype=torch.bfloat16).weight).dtype
@@ -37,12 +37,12 @@ def as_matrix(values: ArrayLike) -> np.ndarray:
 
 
 def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
-    """`values` as an array of finite float32 or float64 numbers with the given number of `dimensions`.
+    """Convert `values` to an array of finite float32 or float64 numbers, or raise ValueError.
 
     float16 becomes float32, and integers become float64. Raises ValueError, whose message calls the array `name`, if
-    `values` are not finite real numbers, are masked in places, are empty or have another number of dimensions; for
-    integers beyond 2^53 and longer floats that float64 does not hold; and if a column (last axis) has a largest
-    magnitude below 1e-300 that is not 0.
+    values are not finite real numbers or are masked, or if the array is empty or does not have `dimensions` dimensions.
+    Integers beyond 2^53, and longer floats that float64 does not hold exactly, are refused, too; and so is a column
+    (last axis) whose largest magnitude is above 0 and below 1e-300.
     """
     try:
         given = np.asarray(values)
@@ -80,14 +80,14 @@ def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
 
 
 def double(values: np.ndarray) -> Float[np.ndarray, "..."]:
-    """`values` in float64; the array itself, not a copy, if it is float64 already."""
+    """Convert `values` to float64; an array that already is float64 is returned itself, not as a copy."""
     return values.astype(np.float64, copy=False)
 
 
 def row_blocks(n: int, entries: int, least: int = 1) -> list[slice]:
-    """Consecutive slices of n rows with `entries` numbers each, such that a slice takes at most 64 MiB in float64.
+    """Divide n rows of `entries` numbers each into consecutive slices of at most 64 MiB in float64.
 
-    A slice has at least `least` rows, even if these take more; the last one may have fewer.
+    A slice has at least `least` rows, even if these take more memory; the last slice may have fewer.
     """
     return slices(n, max(least, _BLOCK // entries))
 
@@ -95,7 +95,10 @@ def row_blocks(n: int, entries: int, least: int = 1) -> list[slice]:
 def largest_magnitude(
     values: Float[np.ndarray, "..."], axis: int | tuple[int, ...], keepdims: bool = False
 ) -> np.ndarray:
-    """The largest absolute value along `axis`: abs(values).max(axis, keepdims=keepdims) without a copy of `values`."""
+    """The largest absolute value along `axis`, computed without a copy of `values`.
+
+    It equals abs(values).max(axis, keepdims=keepdims).
+    """
     return np.maximum(values.max(axis, keepdims=keepdims), -values.min(axis, keepdims=keepdims))
 
 

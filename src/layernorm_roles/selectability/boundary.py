@@ -14,12 +14,12 @@ NO_WEIGHT = 1e-9
 def surely_inside(
     point: Float[np.ndarray, "k d"], corners: Float[np.ndarray, "k d+1 d"]
 ) -> Bool[np.ndarray, " k"]:
-    """Whether each of k points is proved to be inside the simplex of its d + 1 corners; False leaves it open.
+    """Whether each of k points is proved to lie inside the simplex of its d + 1 corners; False proves nothing.
 
-    The barycentric coordinates b of a point solve A b = e, where the columns of A are the corners minus the point,
-    above a row of ones, and e = (0, ..., 0, 1). Let C be an approximate inverse of A, c = C e, and a = |I - C A|. If a
-    < 1, then b and c differ by at most |C (A c - e)| / (1 - a) in the maximum norm (Rump, Verification methods, Acta
-    Numerica 2010, section 10). Bounds on the rounding in both terms and in A are added.
+    The proof shows that all barycentric coordinates b of a point are positive. They solve A b = e, where the columns of
+    A are the corners minus the point, above a row of ones, and e = (0, ..., 0, 1). Let C be an approximate inverse of
+    A, c = C e and a = |I - C A|. If a < 1, b and c differ by at most |C (A c - e)| / (1 - a) in the maximum norm (Rump,
+    Verification methods, Acta Numerica 2010, section 10). The bounds allow for rounding.
     """
     k, d = point.shape
     inside = np.zeros(k, bool)
@@ -50,11 +50,11 @@ def in_hull_exactly(
     weights: Float[np.ndarray, " m"],
     biased: bool,
 ) -> bool:
-    """Whether row i of `points` is exactly a convex combination of the `support` rows with weights above NO_WEIGHT.
+    """Whether row i of `points` is proved to be exactly a convex combination of the rows with indices `support`.
 
-    The given `weights` only say which rows count; exact weights are computed in rational arithmetic. With `biased`, the
-    last column is a bias, and the bias of the combination has to be at least that of row i. The result is also False if
-    there are more than 16 columns, or if the rows that count leave the weights undetermined.
+    Only rows with `weights` above 1e-9 (`NO_WEIGHT`) are used, and their exact weights are computed in rational
+    arithmetic. If `biased`, the last column is a bias, and the combination must have at least the bias of row i. The
+    result is also False if there are more than 16 columns, or if several choices of exact weights are possible.
     """
     d = points.shape[1]
     chosen = support[weights > NO_WEIGHT]

@@ -47,11 +47,11 @@ _AGREES = 1e-9  # relative difference that other processors' roundings may make 
 class Ceilings:
     """Proved lower and upper bounds on the largest attention weight that one query can give each of n keys of size d.
 
-    The bounds allow for rounding. Their logarithms differ by less than 1e-6, except for keys within about 1e-12 of the
-    boundary of the keys' hull, and for an ellipsoid of which only the surface counts. Over all queries, `upper` is
-    proved for queries q with sum_a |q_a| max_j |k_ja| <= 10,000, where the keys k_j are whitened to mean 0 and
-    covariance 1, and a counts their coordinates. The stored query of a selectable key with a margin below 1e-4 may
-    exceed this limit.
+    The bounds allow for rounding. log(upper / lower) is below 1e-6, except for keys within about 1e-12 of the boundary
+    of the keys' convex hull, and for an ellipsoid of which only the surface has queries. Bounds over all queries have a
+    limit: `upper` is proved for queries q with sum_a |q_a| max_j |k_ja| <= 10,000, where the keys k_j are whitened to
+    mean 0 and covariance 1 and a runs over coordinates. The stored `query` of a key that is selectable with a margin
+    below 1e-4 may be beyond this limit.
     """
 
     lower: Float[np.ndarray, " n"]
@@ -77,14 +77,14 @@ class Ceilings:
 
     @property
     def gap(self) -> Float[np.ndarray, " n"]:
-        """The natural logarithm of `upper` / `lower` for each key, which is the gap between its two bounds."""
+        """For each key the natural logarithm of `upper` / `lower`, which says how far its two bounds are apart."""
         with np.errstate(divide="ignore"):
             return np.log(self.upper) - np.log(self.lower)
 
     def verify(self, keys: ArrayLike) -> Bounds:
-        """Recompute the bounds for `keys` (n, d) in float64 and return them.
+        """Compute the bounds for `keys` (n, d) again in float64, from the stored queries and proofs, and return them.
 
-        Raises ValueError, naming the first such key, if a stored bound does not hold.
+        Raises ValueError if a stored bound does not hold; the message has the row of the first key with such a bound.
         """
         keys = checked(keys, "keys", dimensions=2).astype(np.float64)
         if keys.shape != self.query.shape:
@@ -111,9 +111,9 @@ def ceilings(keys: ArrayLike, queries: QueryEllipsoid | None = None) -> Ceilings
     """Bound the largest attention weight softmax(K q)_i of each of n keys, over all queries q or over an ellipsoid.
 
     `keys` (n, d) are float32 or float64; float16 is taken as float32, and integers as float64. All is computed in
-    float64. Over all queries, a direction in which the keys agree to within rounding counts as constant, as in
-    `certify` with `flat`. Raises ValueError unless the keys are a matrix of finite real numbers with at least one row
-    and one column, for integers beyond 2^53, and for an ellipsoid in other than d dimensions.
+    float64. If `queries` is None, bounds are over all queries, and a direction in which the keys agree to within
+    rounding counts as constant. Raises ValueError unless the keys are a matrix of finite real numbers with at least one
+    row and one column, for integers beyond 2^53, and for an ellipsoid that does not have d dimensions.
 
     >>> square = [[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0], [2.0, 2.0]]
     >>> ceilings(square).upper.round(6).tolist()
@@ -163,7 +163,7 @@ class _Distinct:
     def for_data(self, queries: Float[np.ndarray, "m r"]) -> Float[np.ndarray, "m d"]:
         """Turn queries for the whitened keys, shape (m, r), into queries for the original keys, shape (m, d).
 
-        Both give equal scores, up to a constant for each query.
+        A query's scores stay equal, up to one constant that is added to all of them.
         """
         return np.ldexp(queries @ self.at.B[0], -self.at.exponent[0])
 

@@ -18,7 +18,7 @@ _UNIT = np.finfo(np.float64).eps
 
 
 class Bounds(NamedTuple):
-    """Lower and upper bounds on the largest attention weight, 0..1, that a query can give each of n keys."""
+    """Proved lower and upper bounds on the largest attention weight, 0..1, that any query can give each of n keys."""
 
     lower: Float[np.ndarray, " n"]
     upper: Float[np.ndarray, " n"]
@@ -33,14 +33,14 @@ def over_all_queries(
 ) -> Bounds:
     """Bounds on the attention weight that any query can give each of n distinct keys; key i occurs copies[i] times.
 
-    The lower bound for key i is the softmax p that row i of `query` gives a single copy of it. The upper bound is
-    exp(-H), where H is the entropy of the weights
+    Row i of `query` gives the copies of key j together the softmax weight p_j. The lower bound is the weight that it
+    gives one copy of key i. The upper bound is about exp(-H), with H the entropy, over single copies, of the weights
 
-        mu_j = p_j max(0, 1 + (k_j - mean).step)    divided by their sum.
+        mu_j = p_j max(0, 1 + (k_j - sum_l p_l k_l).step)    divided by their sum.
 
-    Their mean is k_i up to a residual r, because `step` is a step of Newton's method. Every query q gives key i at most
-    exp(-H + |q.r|) (see `ceilings`), and |q.r| is bounded for queries with scores up to `LARGEST_SCORE`. A key with m
-    copies never gets more than 1/m. That is its upper bound if its lead over every other key exceeds rounding errors.
+    Row i of `step` is a step of Newton's method, so that the keys' mean with these weights is k_i up to a residual r. A
+    query q gives key i at most exp(-H + |q.r|), and |q.r| is bounded for q with scores up to 10,000 (`LARGEST_SCORE`).
+    The upper bound of a key with m copies is at most 1/m, and it is 1/m if `query` clearly puts the key first.
     """
     n, d = keys.shape
     centred, logs = keys - keys.mean(axis=0), np.log(copies)
@@ -77,11 +77,11 @@ def over_ellipsoid(
     query: Float[np.ndarray, "n d"],
     point: Float[np.ndarray, "n r"],
 ) -> Bounds:
-    """Bounds on the attention weight that queries centre + axes u, |u| <= 1, can give each of n keys.
+    """Bounds on the attention weight that the queries centre + axes u, with |u| <= 1, can give each of n keys.
 
-    The lower bound for key i is the softmax that row i of `query`, a query of the ellipsoid, gives it. The upper bound
-    is exp(-(f - g.u - |g|)) at u = row i of `point`. There f is minus the logarithm of the softmax, a convex function
-    of u, and g is its gradient.
+    The lower bound for key i is the softmax weight that row i of `query`, which lies in the ellipsoid, gives it. Minus
+    the logarithm of the weight is a convex function f(u). With its gradient g at u = row i of `point`, the weight is at
+    most exp(-(f(u) - g.u - |g|)), which is the upper bound. Both bounds allow for rounding.
     """
     n, d = keys.shape
     centred = keys - keys.mean(axis=0)

@@ -31,7 +31,7 @@ _PRODUCTS = 2**23  # products of coordinates held at once
 
 @dataclass(frozen=True)
 class CeilingProblem:
-    """The input of `minimise`: n keys of r coordinates, a bias of each key's score, and a limit for queries."""
+    """The input of `minimise`: n keys of size r, a bias for each score, and whether queries are bounded."""
 
     keys: Float[np.ndarray, "n r"]
     bias: Float[np.ndarray, " n"]
@@ -58,7 +58,10 @@ class _Searches:
     """What `step`, taken in full, adds to `scores`."""
 
     def where(self, chosen: Bool[np.ndarray, " b"]) -> "_Searches":
-        """The state of those searches for which `chosen` is true; this object itself if it is true for all."""
+        """The state of those searches for which `chosen` is True.
+
+        The result is a copy, or this object itself if `chosen` is True for all.
+        """
         if chosen.all():
             return self
         return replace(self, **{name: value[chosen] for name, value in vars(self).items()})
@@ -68,11 +71,11 @@ class _Searches:
 
 
 def minimise(problem: CeilingProblem) -> tuple[Float[np.ndarray, "n r"], Float[np.ndarray, "n r"]]:
-    """For each key a query u that gives it nearly the most attention possible, and Newton's step from u, a row each.
+    """For each key, find a query u that gives it nearly the largest possible attention, and Newton's step from u.
 
-    A search ends when the lower and upper bounds of `ceilings_bounds` meet, when the key leads clearly in a search over
-    all queries, or after 100 steps. In a search over all queries, a query that puts its key first is then lengthened
-    until the other keys get next to no attention, and its step is 0. All steps are 0 if queries are bounded.
+    Both arrays have a row for each key. A search ends if the lower and upper bounds of `ceilings_bounds` meet, or after
+    100 steps; with unbounded queries, also when the key has a clear lead. An unbounded query that puts its key first is
+    lengthened until other keys get next to none; its step is 0. All steps are 0 if queries are bounded.
     """
     n, r = problem.keys.shape
     points, steps = np.zeros((n, r)), np.zeros((n, r))
@@ -122,7 +125,7 @@ def _start(problem: CeilingProblem, rows: Int[np.ndarray, " b"]) -> _Searches:
 
 
 def softmax(scores: Float[np.ndarray, "b n"]) -> tuple[Float[np.ndarray, "b n"], Float[np.ndarray, " b"]]:
-    """The softmax of every row of `scores`, and the logarithm of the sum of each row's exponentials."""
+    """The softmax of every row of `scores`, and the logarithm of the sum of the exponentials of every row."""
     top = scores.max(axis=1, keepdims=True)
     share = np.exp(scores - top)
     total = share.sum(axis=1, keepdims=True)

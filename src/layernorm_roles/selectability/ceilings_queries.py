@@ -13,12 +13,11 @@ _NULL = 1e-14  # of the longest axis; shorter ones change scores by less than th
 
 @dataclass(frozen=True, repr=False)
 class QueryEllipsoid:
-    """The queries q = centre + axes u with |u| <= 1, scaled so that the attention score of a key k is q.k.
+    """The set of queries q = centre + axes u with |u| <= 1, scaled so that the attention score of a key k is q.k.
 
-    A head computes q = (W_Q x + b_Q) / sqrt(d_head), with x on a sphere that LayerNorm or RMSNorm (Zhang and Sennrich
-    2019) stretches by its gain. If the sphere has more dimensions than the ellipsoid, which d_model > d_head + 1
-    ensures, points inside the ellipsoid are queries too, because two points of the sphere, or a smaller sphere, are
-    mapped to each.
+    It is made for heads whose input x is the output of LayerNorm or RMSNorm (Zhang and Sennrich 2019). Then x lies on a
+    sphere, stretched by the norm's gain, and q = (W_Q x + b_Q) / sqrt(d_head) lies in an ellipsoid. If d_model > d_head
+    + 1, every point in this ellipsoid is a query of the head, not only points on its surface.
     """
 
     centre: Float[np.ndarray, " d"]
@@ -38,10 +37,10 @@ class QueryEllipsoid:
     ) -> "QueryEllipsoid":
         """The queries of an attention head whose input is LayerNorm's output x = gain sqrt(d_model) v + bias.
 
-        v is any unit vector whose entries sum to 0; if an eps in the norm makes v shorter, the query is still in the
-        filled ellipsoid. `w_q` (d_head, d_model) and `b_q` (d_head,) are the weights and bias that make the query;
-        `gain` and `bias` (d_model,) are those of the norm. None stands for a gain of 1, or a bias of 0. `scale`
-        multiplies scores; None stands for 1 / sqrt(d_head).
+        v is any unit vector whose entries sum to 0; an eps in the norm makes v shorter, which moves the query inside
+        the ellipsoid. A query is scale (w_q x + b_q), with `w_q` (d_head, d_model) and `b_q` (d_head,). `gain` and
+        `bias` (d_model,) are parameters of the norm. None stands for a gain of 1, a bias of 0, or a `scale` of 1 /
+        sqrt(d_head).
         """
         return cls._of_norm(w_q, b_q, gain, bias, scale, projected=True)
 
@@ -51,9 +50,8 @@ class QueryEllipsoid:
     ) -> "QueryEllipsoid":
         """The queries of an attention head whose input is RMSNorm's output x = gain sqrt(d_model) v.
 
-        v is any unit vector. `w_q` (d_head, d_model) and `b_q` (d_head,) are the weights and bias that make the query;
-        `gain` (d_model,) is that of the norm. None stands for a bias of 0, or a gain of 1. `scale` multiplies scores;
-        None stands for 1 / sqrt(d_head).
+        v is any unit vector. A query is scale (w_q x + b_q), with `w_q` (d_head, d_model) and `b_q` (d_head,); `gain`
+        (d_model,) is the norm's. None stands for a bias of 0, a gain of 1, or a `scale` of 1 / sqrt(d_head).
         """
         return cls._of_norm(w_q, b_q, gain, None, scale, projected=False)
 
@@ -77,7 +75,7 @@ class QueryEllipsoid:
         return f"QueryEllipsoid({r} axes in {d} dimensions, {'filled' if self.filled else 'surface alone'})"
 
     def principal(self) -> "QueryEllipsoid":
-        """This ellipsoid in float64 with orthogonal axes, the longest first; axes of length 0 are left out."""
+        """The same ellipsoid in float64 with orthogonal axes, the longest first, and without axes of length 0."""
         left, length, _ = np.linalg.svd(np.asarray(self.axes, dtype=np.float64), full_matrices=False)
         rank = max(1, int((length > _NULL * length[:1].sum()).sum()))
         return QueryEllipsoid(

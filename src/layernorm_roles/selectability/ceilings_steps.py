@@ -35,13 +35,13 @@ class _Work(NamedTuple):
 
 @cached_njit(fastmath={"contract"}, error_model="numpy")
 def minimise_models(second, mean, gradient, point, shift, bounded):
-    """Move each of b points to the minimum of a quadratic model, which is sought in the unit ball if `bounded`.
+    """Move each of b points to the minimum of a quadratic model, or to its minimum in the unit ball if `bounded`.
 
-    The model, one for each key, is of minus the logarithm of the attention that the point, as a query, gives the key.
-    Over all keys z, weighted by this attention, `second` (r (r + 1) / 2, b) has the lower triangles of E[z z'], and
-    `mean` (r, b) has E[z]. `gradient` is (r, b). `point` (r, b) and `shift` (b,) are overwritten. The shift is the
-    multiplier of the constraint |u| <= 1 on a point u, and the next call starts from it. It also makes singular
-    curvatures positive definite.
+    A point is a query for one key, and its model approximates minus the logarithm of the attention that the key gets.
+    `second` (r (r + 1) / 2, b) has the lower triangles of E[z z'], and `mean` (r, b) has E[z], where E is the mean over
+    all keys z, weighted by the point's attention. `gradient` (r, b) is the model's at the point. `point` (r, b) and
+    `shift` (b,) are overwritten. `shift` holds the multipliers of the constraint |u| <= 1 on points u, with which the
+    next call starts; a small shift also makes singular curvatures positive definite.
     """
     r, b = mean.shape
     triangle = r * (r + 1) // 2

@@ -30,37 +30,37 @@ _SMALLEST_SIZE, _LARGEST_SIZE = 2.0**-1000, 2.0**1020
 
 @dataclass(frozen=True, repr=False)
 class Certificates:
-    """For each of n keys of size d, whether a query gives it the strictly highest score, with a proof.
+    """Verdicts on n keys of size d, with proofs: whether some query gives a key the strictly highest score.
 
-    `certify` makes them; `certify_many` adds a leading axis of matrices. s_c is the largest magnitude in column c of
-    the keys, and s_b that of the bias.
+    `certify` makes them for one matrix of keys, `certify_many` for a stack of matrices, the first axis of all arrays.
+    Key i is k_i, with bias b_i; s_c is the largest magnitude in column c of the keys, and s_b that of the biases.
 
-    * `margin`: the lead of key i over the best other key under its query q, relative to the largest score that entries
-      of this size can make, min_j (q.(k_i - k_j) + b_i - b_j) / (sum_c |q_c| s_c + s_b). The key stays selectable while
-      no entry changes by margin/2 times its s_c. NaN without a query.
-    * `residual`: how far key i has to move to be exactly the mean of other keys with convex weights w, max_c |k_i -
-      sum_j w_j k_j|_c / s_c; with a bias also max(0, b_i - sum_j w_j b_j) / s_b, if that is more. NaN without weights.
+    * `margin`: the lead of key i over the best other key under its stored query q, divided by the largest score that
+      entries of this size can make, min_j (q.(k_i - k_j) + b_i - b_j) / (sum_c |q_c| s_c + s_b). The key stays
+      selectable while no entry in a column c changes by margin/2 times s_c. NaN if no query is stored.
+    * `residual`: how far key i is from the mean of other keys with the stored convex weights w, max_c |k_i - sum_j w_j
+      k_j|_c / s_c or, if larger, max(0, b_i - sum_j w_j b_j) / s_b. NaN without stored weights.
 
-    No margin of a key exceeds a residual of that key (weak duality), so a proof of either kind excludes the other. The
+    A key cannot have a margin above its residual (weak duality), so a proof of either kind excludes the other. The
     verdicts, with a tolerance of 1e-9 for float64 and 1e-6 for float32 keys, are:
 
     * selectable: there is a query with margin > tolerance;
-    * unselectable: there are weights with residual <= tolerance, and there is a margin of safety: even after a move by
-      the tolerance (in units of s) straight away from the mean of all keys, the key is in the hull of the others.
-      Rounding could use up that safety if all keys nearly agree in some direction, and in causal certificates. There
-      the key has to lie in the interior of a simplex of its rivals, with bounds on all rounding. A tie is no win, so a
-      key exactly on the boundary is unselectable too, where that can be proved: it is an exact duplicate or, in up to
-      16 dimensions, a weighted mean, in rational arithmetic, of the keys on one face;
+    * unselectable: there are weights with residual <= tolerance, and the key is in the convex hull of the others even
+      after it is moved by the tolerance (in units of s) straight away from the mean of all keys. In causal
+      certificates, and if all keys nearly agree in some direction, rounding could use up this safety; there the key
+      must be proved to lie in the interior of a simplex of other keys. A key exactly on the boundary of the hull is
+      unselectable, too, because a tie is not the highest score. This is proved if the key is an exact duplicate or, in
+      up to 16 dimensions and in rational arithmetic, a weighted mean of other keys;
     * borderline: neither was shown. A change in the last digits of the entries could change the verdict.
 
-    In causal certificates the rivals of key i, and the keys whose mean counts, are the keys before it alone; s is taken
-    over all keys. Key 0 has no rival and an infinite margin. No query of the text puts an unselectable key first, since
-    a later query sees more keys; the query at its own position can put a selectable key first.
+    In causal certificates only the keys before key i count as other keys, also in the mean; s is taken over all keys.
+    Key 0 has an infinite margin. Later queries of a text see more keys, so no query of the text puts an unselectable
+    key first. The query at the key's own position can put a selectable key first.
 
     No search is possible along a direction in which all keys agree to within rounding (a standard deviation below 1e-12
     s for float64, 3e-7 s for float32), such as the one that LayerNorm's projection removes. A key that is in the hull
     by the other directions is then borderline, unless the keys agree exactly in this direction or rational arithmetic
-    proves the key unselectable. With `flat` it is unselectable.
+    proves the key unselectable. With the option `flat` of `certify` such a key is unselectable.
     """
 
     code: Int8[np.ndarray, "*stack n"]  # index into VERDICTS
@@ -76,14 +76,14 @@ class Certificates:
 
     @property
     def verdict(self) -> np.ndarray:
-        """For each key 'selectable', 'unselectable' or, where neither is proved, 'borderline', as an array."""
+        """An array of verdicts: for each key 'selectable', 'unselectable' or, if neither is proved, 'borderline'."""
         return VERDICTS[self.code]
 
     @property
     def duplicates(self) -> int:
-        """The number of keys that equal a rival exactly, so that no query gives them the strictly highest score.
+        """The number of keys that equal another key exactly, so that no query gives them the strictly highest score.
 
-        Rivals are all other keys or, in causal certificates, the keys before a key. Biases have to be equal, too.
+        In causal certificates the other key must stand before the key. If keys have biases, these must be equal, too.
         """
         return int(self.duplicate.sum())
 
@@ -95,14 +95,14 @@ class Certificates:
         return f"Certificates({matrices}{n:,} keys of size {self.queries.shape[-1]}{among}: {numbers})"
 
     def counts(self) -> dict[str, int]:
-        """A dict from each verdict to the number of keys with it, in all matrices together."""
+        """The number of keys with each verdict, in all matrices together, as a dict by verdict."""
         return {str(verdict): int((self.verdict == verdict).sum()) for verdict in VERDICTS[[1, 2, 0]]}
 
     def columns(self, rows: slice = slice(None)) -> dict[str, Any]:
-        """The verdict and proof of each key of one matrix, as a dict from a column's name to a value for each key.
+        """The verdicts and proofs of one matrix as a dict of columns, each a sequence with an entry for each key.
 
-        The columns are key (index of its row), verdict, margin, residual, duplicate, query, support and weights. `rows`
-        picks the keys. Raises ValueError for certificates of a stack of matrices.
+        Columns: key (its row), verdict, margin, residual, duplicate, query, support (indices of averaged keys) and
+        weights. Only the keys in `rows` are included. Raises ValueError for certificates of a stack of matrices.
         """
         if self.code.ndim != 1:
             raise ValueError(f"certificates of a stack {self.code.shape[:-1]}: expected those of one matrix")
@@ -122,24 +122,27 @@ class Certificates:
     def to_frame(self) -> pd.DataFrame:
         """The verdicts and proofs of one matrix as a pandas table with a row for each key.
 
-        The columns are key, verdict, margin, residual, duplicate, query, support and weights.
+        Columns: key, verdict, margin, residual, duplicate, query, support (indices of averaged keys) and weights.
         """
         import pandas as pd  # here, because its start takes longer than most certificates
 
         return pd.DataFrame(self.columns())
 
     def count(self, verdict: str) -> np.int64 | Int[np.ndarray, "*stack"]:
-        """The number of keys with `verdict`, such as 'selectable': one number, or for a stack one for each matrix."""
+        """The number of keys with `verdict`, such as "selectable".
+
+        For certificates of a stack of matrices, it is an array with a number for each matrix.
+        """
         return (self.verdict == verdict).sum(axis=-1)
 
     def query(self, i: int) -> Float[np.ndarray, " d"] | None:
-        """A query (float64) that gives key i of one matrix the strictly highest score; None if it isn't selectable."""
+        """A query (float64) that gives key i of one matrix the strictly highest score; None unless i is selectable."""
         return double(self.queries[i]) if self.code[i] == SELECTABLE else None
 
     def combination(self, i: int) -> tuple[Int[np.ndarray, " m"], Float[np.ndarray, " m"]] | None:
-        """The indices of other keys and the convex weights with which they average to key i of one matrix.
+        """The indices of other keys, and the convex weights with which their mean is key i of one matrix.
 
-        Returns None unless the key is unselectable.
+        Returns None unless key i is unselectable.
         """
         if self.code[i] != UNSELECTABLE:
             return None
@@ -147,10 +150,9 @@ class Certificates:
         return self.support[i][used], self.weights[i][used]
 
     def verify(self, keys, bias=None) -> tuple[np.ndarray, np.ndarray]:
-        """Check every proof against `keys` and `bias`, and return margins and residuals, recomputed in float64.
+        """Check every proof against `keys` and `bias`; return margins and residuals, computed anew in float64.
 
-        Raises ValueError if a certificate does not prove its verdict for these keys; the message names the first such
-        key.
+        Raises ValueError if a proof does not show its verdict for these keys; the message names the first such row.
         """
         keys = np.asarray(keys)
         keys = keys if keys.dtype in TOLERANCE else keys.astype(np.float64)
@@ -187,10 +189,10 @@ def _rows(array: np.ndarray) -> str:
 
 
 def evaluate(keys, bias, queries, support, weights, causal) -> tuple[np.ndarray, np.ndarray]:
-    """The margin of each key's query and the residual of each key's convex weights, as two arrays.
+    """Compute the margin of each key's query and the residual of each key's convex weights, as two arrays.
 
-    Their definitions, and the shapes of the arguments, are those in `Certificates`. A key without a query or weights
-    gets NaN. An index in `support` beyond the first or last key counts as that key.
+    `Certificates` defines both, and has fields like `queries`, `support` and `weights`. A margin is NaN without a
+    query, inf without a rival. A residual is NaN without weights. Invalid indices in `support` are clipped.
     """
     *stack, n, d = keys.shape
     keys, queries = keys.reshape(-1, n, d), queries.reshape(-1, n, d)

@@ -39,7 +39,7 @@ def certify(
 ) -> Certificates:
     """Decide for each of n keys whether some query can give it the strictly highest score, with a proof.
 
-    `keys` (n, d) are float32 or float64, and this precision decides what counts as borderline (see `Certificates`);
+    `keys` (n, d) are float32 or float64, and this precision decides what counts as borderline (see `Certificates`).
     float16 becomes float32, and integers become float64. Exact duplicates are unselectable. `bias` (n,) is added to the
     scores, q.k_i + b_i, as in a softmax layer. With `causal`, key i has to beat only the keys before it, as in a causal
     model, where later queries see more keys. With `flat`, a direction in which all keys agree to within rounding counts
@@ -70,10 +70,10 @@ def certify(
 def certify_many(stack: ArrayLike, causal: bool = False, flat: bool = False) -> Certificates:
     """Decide for each key of many matrices whether some query gives it the highest score in its matrix, with a proof.
 
-    `stack` (matrices, n, d) holds the keys, and arrays of the result have the same leading axis. With `causal`, a key
-    has to beat only the keys before it. With `flat`, a direction in which all keys agree to within rounding counts as
-    constant. Raises ValueError on anything but finite real numbers. It is many times faster than `certify` in a loop
-    over small matrices.
+    `stack` (matrices, n, d) holds the keys, and arrays in the result have a first axis for the matrices, too. With
+    `causal`, a key has to beat only the keys before it. With `flat`, a direction in which all keys agree to within
+    rounding counts as constant. Raises ValueError on anything but finite real numbers. For small matrices, one call is
+    many times faster than a loop with `certify`.
     """
     with one_thread_a_product():
         return _certify(checked(stack, "stack of keys", dimensions=3), None, causal, flat)

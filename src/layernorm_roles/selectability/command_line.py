@@ -41,9 +41,9 @@ What is printed and written:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command certify-keys and return its exit status.
+    """Run the command certify-keys with `arguments`, by default the command line's; return its exit status.
 
-    The status is 0; for bad input 2, after a line on standard error; and after Ctrl-C 130.
+    The status is 0; 2 for bad input, which a line on standard error describes; or 130 after Ctrl-C.
     """
     try:
         options = _parser().parse_args(arguments)
@@ -87,7 +87,7 @@ def _bias(options: argparse.Namespace, keys: np.ndarray) -> np.ndarray:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str):
-        """Raise ValueError with argparse's message in one line, where argparse would print the usage and exit."""
+        """Raise ValueError with argparse's message in one line, instead of printing the usage and exiting."""
         raise ValueError(f"{message}; see certify-keys --help")
 
 
@@ -262,10 +262,10 @@ def _printable(text: str) -> str:
 
 
 def summary(path: Path, keys: np.ndarray, certificates: Certificates, taken: str = "", first: int = 0) -> str:
-    """The text that certify-keys prints: keys by verdict, the unselectable rows, the weakest proofs, and duplicates.
+    """The text that certify-keys prints: keys by verdict, the unselectable rows, extreme margins and residuals.
 
-    `keys` (n, d) were read from the file at `path`; `taken` says from which part of it. `first` is the index in the
-    file of the first row of `keys`.
+    `keys` (n, d) were read from the file at `path`; `taken` says which part of the file holds them, such as a tensor's
+    name. `first` is the index in the file of the first row of `keys`.
     """
     n, d = keys.shape
     verdict = certificates.verdict

@@ -21,9 +21,9 @@ _RANGE = 900  # powers of two between a bias and a column of keys, at most; quer
 
 @dataclass(frozen=True)
 class Coordinates:
-    """The n keys of m matrices in r whitened coordinates, with the way back to queries for the original keys.
+    """Whitened coordinates of the n keys of m matrices; `answers` turns queries for them into queries for the keys.
 
-    Whitened keys have mean 0 and covariance 1. If the keys' scores have a bias, it is the last of the r coordinates.
+    Whitened keys have mean 0 and covariance 1. If scores have a bias, the last of the r coordinates stands for it.
     """
 
     keys: Keys
@@ -57,9 +57,9 @@ class Coordinates:
     """Bound on the rounding error of a scaled key's coordinate along an axis, not divided by the standard deviation."""
 
     def of(self, matrices: slice, rows: slice | Int[np.ndarray, " k"]) -> Float[np.ndarray, "a k r"]:
-        """The keys in `rows` of the `matrices`, in r whitened coordinates.
+        """The whitened keys, shape (a, k, r), for k `rows` of keys in each of a `matrices`.
 
-        Coordinates beyond the rank of a matrix are 0.
+        Where a matrix has a rank below r, its last coordinates are 0.
         """
         if self.whole is not None:
             W = self.whole[matrices, rows]
@@ -71,10 +71,10 @@ class Coordinates:
         return W if self.last is None else np.concatenate([W, self.last[matrices, rows, None]], axis=2)
 
     def answers(self, queries: Float[np.ndarray, "a k r"]) -> Float[np.ndarray, "a k d"]:
-        """Turn `queries` for whitened keys into queries for the original keys; a row of zeros means no query.
+        """Turn `queries` for whitened keys into queries for the original keys; a row of zeros stands for no query.
 
-        With a bias, each query is divided by its factor of the bias, so that scores are q.k_i + b_i. A query whose
-        factor is not positive becomes 0.
+        If scores have a bias, each query is divided by the factor that it gives the bias, so that scores are q.k_i +
+        b_i. If the factor is not positive, the result is a row of zeros.
         """
         queries, exponent = queries @ self.B, self.exponent
         if self.last is None:
@@ -86,41 +86,50 @@ class Coordinates:
         return np.ldexp(fixed, (exponent[:, -1:] - exponent[:, :-1])[:, None])
 
     def sharp(self, columns: Float[np.ndarray, "m k n"]) -> Bool[np.ndarray, " m"]:
-        """For each matrix, whether rounding errors in whitened keys are smaller than the safety margin of proofs.
+        """For each matrix, whether rounding errors in its whitened keys are too small to make proofs wrong.
 
-        `columns` are the whitened keys, a column each. A proof shows that a key is still in the hull of other keys
-        after it was pushed away from the mean by the tolerance given to `whiten`. Unpushed, the key lies below the
-        hull's surface by about the relative length of the push times the hull's inner radius. The result is true where
-        this margin exceeds the errors. The radius is at least 1 / R, where R is the length of the longest key, because
-        a variable of mean 0 and variance 1 that is never below -R exceeds 1 / R (Bhatia and Davis 2000).
+        `columns` are the whitened keys, one a column. A proof shows that a key, pushed away from the mean by the
+        tolerance given to `whiten`, is still in the convex hull of others. The key itself is then inside the hull, at a
+        depth of about the relative length of the push times the hull's inner radius. The result says whether this
+        exceeds the rounding errors. The radius is at least 1 / R, with R the length of the longest whitened key: a
+        variable of mean 0 and variance 1 that is never below -R reaches 1 / R (Bhatia and Davis 2000).
         """
         R = np.sqrt(np.einsum("mrn,mrn->mn", columns, columns).max(axis=1))
         return self.depth > self.rounding * R
 
 
 def exponents(keys: Keys) -> Int[np.ndarray, "m d"]:
-    """The exponent e, for each column of m key matrices, for which the largest magnitude is in [1/2, 1) * 2**e."""
+    """For each column of m key matrices, the integer e with 2**(e - 1) <= its largest magnitude < 2**e.
+
+    `keys` has shape (m, n, d). The exponent of a column of zeros is 0.
+    """
     return np.frexp(largest_magnitude(keys, axis=1))[1]
 
 
 def varying(keys: Keys) -> Bool[np.ndarray, "m d"]:
-    """For each column of m matrices of keys, whether its entries are not all equal."""
+    """For each column of m key matrices, whether it holds at least two different numbers.
+
+    `keys` has shape (m, n, d): a matrix has n keys, as its rows.
+    """
     return keys.max(axis=1) != keys.min(axis=1)
 
 
 def scaled_by(keys: Keys, exponent: Int[np.ndarray, "m d"]) -> Keys:
-    """The keys in float64, with every column divided by 2**exponent, exactly."""
+    """The keys in float64, with each column divided by 2**exponent.
+
+    `keys` has shape (m, n, d): m matrices of n keys. `exponent` (m, d) has an integer for each column of each matrix.
+    """
     return np.ldexp(double(keys), -exponent[:, None])
 
 
 def of_size_one(
     queries: Float[np.ndarray, "a k columns"], exponent: Int[np.ndarray, "a columns"]
 ) -> tuple[Float[np.ndarray, "a k columns"], Float[np.ndarray, "a k"]]:
-    """Turn `queries` for scaled keys into queries for the original keys, and return these and their sizes.
+    """Turn `queries` for scaled keys into queries of size 1 for the original keys; return these and the old sizes.
 
-    Scaled keys are the keys with every column divided by 2**exponent, so that magnitudes are at most 1. Each query is
-    divided by its size, the largest score that it could make from scaled keys. A row of zeros means no query and stays
-    0.
+    Scaled keys are the original ones with each column divided by 2**exponent, so that their entries have magnitudes of
+    at most 1. The size of a query is the sum of its entries' magnitudes; no score with a scaled key exceeds it. A row
+    of zeros means no query and stays 0.
     """
     size = abs(queries).sum(axis=2)
     queries = queries / np.where(size > 0, size, 1)[:, :, None]
@@ -128,11 +137,11 @@ def of_size_one(
 
 
 def whiten(keys: Keys, null: float, tolerance: float, causal: bool = False) -> Coordinates:
-    """The whitened coordinates of `keys` (m, n, d); directions with a standard deviation below `null` are dropped.
+    """Whiten m matrices of n keys, `keys` (m, n, d), so that they have mean 0 and covariance 1.
 
-    The result also has the factors `push` for proofs with a margin of safety. They move each key away from the mean of
-    all keys, or, if `causal`, of the keys before it, until `tolerance` is the largest change in a column. `null` and
-    `tolerance` are meant for columns that are scaled to a largest magnitude between 1/2 and 1.
+    Columns are first scaled by powers of two to largest magnitudes in [1/2, 1). Directions with a standard deviation of
+    at most `null` are then dropped. The result has a factor `push` for each key: times `push`, the key's difference
+    from the mean of all keys (if `causal`, of the keys before it) has the largest magnitude `tolerance`.
     """
     m, n, d = keys.shape
     exponent, blocks = exponents(keys), row_blocks(n, m * d)
@@ -204,9 +213,9 @@ def _minus_mean_before(
 
 
 def refuse_incomparable(keys: Float[np.ndarray, "n d"], bias: Float[np.ndarray, " n"]) -> None:
-    """Raise ValueError if a bias is so much larger than a column of keys that float64 cannot compare the two.
+    """Raise ValueError if a bias is about 2**900 times the largest entry of some column of `keys`, or larger.
 
-    The queries that offset the bias would overflow.
+    A query could not offset such a bias by that column without overflow in float64. Columns of zeros do not count.
     """
     column, largest = largest_magnitude(keys, axis=0), abs(bias).max()
     smallest = column[column > 0].min(initial=np.inf)
@@ -218,11 +227,11 @@ def refuse_incomparable(keys: Float[np.ndarray, "n d"], bias: Float[np.ndarray, 
 
 
 def append_bias(at: Coordinates, bias: Numbers, null: float, tolerance: float) -> Coordinates:
-    """The whitened coordinates `at`, with one more coordinate for the `bias` (m, n) of the keys' scores.
+    """Add one coordinate to the whitened keys `at`, for the `bias` (m, n) that is added to the keys' scores.
 
-    It is what remains of the bias after its best linear approximation by the keys, which a query can offset; it is 0 if
-    the remainder has a standard deviation below `null`. `raised` in the result has this coordinate for keys that are
-    pushed outwards and a bias that is raised by `tolerance`.
+    A query can offset the part of the bias that is linear in the keys. The new coordinate is the rest of the bias
+    divided by its standard deviation, or 0 if that is at most `null`. `raised` in the result is the new coordinate
+    after each key is moved away from the mean by its factor `push`, and its bias is increased by `tolerance`.
     """
     exponent = np.frexp(abs(bias).max(axis=1, keepdims=True))[1]
     scaled = np.ldexp(bias, -exponent)

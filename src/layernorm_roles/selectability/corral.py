@@ -12,12 +12,12 @@ RAY = -2
 
 
 class Corral(NamedTuple):
-    """State of Wolfe's algorithm, which walks to the point of a convex hull that is nearest to a target.
+    """The state of Wolfe's algorithm, which finds the point of a convex hull of keys that is nearest to a target.
 
-    It has m affinely independent points, the atoms, and weights of the point reached in their hull. An atom is a key
-    minus the target, or the `RAY`, the direction in which the bias decreases. Atoms are the first m rows of each array.
-    H is the inverse of the Gram matrix G = rows rows' + shift * mass mass', which exists iff the atoms are affinely
-    independent. The point of their affine hull nearest to the target has weights proportional to u = H mass.
+    It has m affinely independent points, called atoms, and the weights of the point of their hull reached so far. An
+    atom is a key minus the target (mass 1), or `RAY`, the direction in which the bias decreases (mass 0). Each array
+    has the atoms in its first m rows. H is the inverse of the Gram matrix G = rows rows' + shift * mass mass', for some
+    constant shift. The point of the atoms' affine hull nearest to the target has weights proportional to u = H mass.
     """
 
     names: np.ndarray
@@ -32,7 +32,7 @@ class Corral(NamedTuple):
 
 @njit
 def new_corral(r):
-    """A `Corral`, the state of Wolfe's algorithm, with no points yet and space for r + 1 of r coordinates."""
+    """An empty `Corral`, the state of Wolfe's algorithm, with space for r + 1 points of r coordinates."""
     size = r + 1
     return Corral(
         np.empty(size, np.int64),
@@ -48,10 +48,10 @@ def new_corral(r):
 
 @njit
 def add(c, m, name, W, x, shift):
-    """Add a point with weight 0 to the m points of the `Corral` c: key W[name] minus the target x, or the RAY.
+    """Add a point of weight 0 to the m points of the `Corral` c: the key W[name] minus the target x.
 
-    `shift` is the constant in the Gram matrix of the `Corral`. Returns True; or False, without a change, if the point
-    is there already or depends affinely on the others.
+    If `name` is RAY, the point is the direction in which the bias decreases. `shift` is the constant in the Gram matrix
+    of `Corral`. Returns True, or False without adding if the point is there already or depends affinely on the others.
     """
     if m > len(x):
         return False
@@ -86,7 +86,7 @@ def add(c, m, name, W, x, shift):
 
 @njit
 def drop(c, m, k):
-    """Remove point k from the m points of the `Corral` c, in place; the last point moves to row k."""
+    """Remove point k from the m points of the `Corral` c, in place; the last point takes its row."""
     for a in range(m):
         if a != k:
             factor = c.H[a, k] / c.H[k, k]
@@ -105,7 +105,7 @@ def drop(c, m, k):
 def rebuild(c, m, W, x, shift):
     """Recompute the m points of the `Corral` c for the target x, and the inverse H of their Gram matrix.
 
-    `shift` is the constant in the Gram matrix. Returns m, or 0 if the points are affinely dependent.
+    `W` has a key in each row; `shift` is the Gram matrix's constant. Returns m, or 0 if points depend affinely.
     """
     for k in range(m):
         weight = c.weights[k]
@@ -118,9 +118,9 @@ def rebuild(c, m, W, x, shift):
 
 @njit
 def sharpen(c, m, shift):
-    """Improve c.u, the solution of G u = mass for the m points of the `Corral` c, by iterative refinement.
+    """Reduce rounding errors in the field u of the `Corral` c by one step of iterative refinement.
 
-    G is the points' Gram matrix, and `shift` the constant in it. One step is done.
+    u solves G u = mass, where G = rows rows' + shift * mass mass' is the Gram matrix of the m points of c.
     """
     r = c.rows.shape[1]
     point = np.empty(r)
@@ -135,10 +135,10 @@ def sharpen(c, m, shift):
 
 @njit
 def settle(c, m, y):
-    """Move to the point nearest to the target in the affine hull of the m points of the `Corral` c.
+    """Move the current point of the `Corral` c to the one nearest to the target in the affine hull of its m points.
 
-    This is the minor cycle of Wolfe's algorithm: points whose weight would turn negative are dropped. Returns how many
-    points are left, and writes the point that was reached, minus the target, to y.
+    This is the minor cycle of Wolfe's algorithm: as long as a weight would turn negative, a point is dropped. Returns
+    the number of points that are left, and overwrites `y` with the point that was reached, minus the target.
     """
     while True:
         total = dot(c.mass[:m], c.u[:m])

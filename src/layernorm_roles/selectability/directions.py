@@ -22,13 +22,12 @@ _BIAS = 0.3  # the factor of the bias in the first query of a key whose own last
 
 @dataclass
 class Directions:
-    """Tries guessed queries for keys and stores those that give their key the strictly highest score.
+    """Tries guessed queries, and stores each query that gives the key it is meant for the strictly highest score.
 
-    `state` says of every key whether it is OPEN (undecided), SELECTABLE and so on, see `search`. The methods try a
-    query for each OPEN key, and make the key SELECTABLE if the query's margin is above `enough`. The margin is the lead
-    over the best rival, relative to the largest score that entries as large as the data's could make. If `causal`, the
-    rivals are the keys before the key. `queries`, for the original keys and maybe in float32, are 0 for keys without
-    one.
+    The methods try queries for every key whose `state` is OPEN, which means undecided. If the margin of a query exceeds
+    `enough`, the query is stored in `queries`, and the key's state becomes SELECTABLE. The margin is the key's score
+    minus that of the best rival, divided by an upper bound on the query's scores. Rivals are all other keys or, if
+    `causal`, the keys before the key. A row of `queries` is a query for the original keys, and 0 where none was found.
     """
 
     keys: Keys
@@ -39,9 +38,9 @@ class Directions:
     queries: Float[np.ndarray, "m n d"]
 
     def try_keys(self) -> None:
-        """Try for every key whose state is OPEN the key itself as a query; only for keys without a bias.
+        """Try each key whose state is OPEN, which means undecided, as a query for itself; there must be no bias.
 
-        Up to a positive factor the query equals the key, but it is 0 in columns that are constant.
+        Up to a positive factor the query equals the key, but its entry is 0 in columns where all keys are equal.
         """
         exponent, varies = exponents(self.keys), varying(self.keys)
         largest = exponent.max(axis=1, keepdims=True, where=varies, initial=-(1 << 12))
@@ -58,9 +57,9 @@ class Directions:
         return [still[part] for part in row_blocks(len(still), self.keys[:, 0].size, least)]
 
     def try_whitened(self, at: Coordinates) -> None:
-        """Try the whitened coordinates `at` of every key whose state is OPEN as a query for it.
+        """Try the whitened coordinates `at` of each undecided key, one whose state is OPEN, as a query for it.
 
-        From 32 dimensions on, also try its reflections over the bisectors of the key and a rival that wins.
+        From 32 coordinates on, failed queries are reflected over the bisector of key and best rival, and retried.
         """
         for rows in self._open_rows():
             W = at.of(slice(None), rows)

@@ -32,12 +32,12 @@ def leads(
     causal: bool,
     bias: Numbers | None = None,
 ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
-    """The lead of each key of `rows` over its best rival, under the query meant for the key, and the rival's index.
+    """For each key in `rows`, its lead over the best rival under the query meant for it, and the rival's index.
 
-    The lead of key i is q.k_i + b_i - max_j (q.k_j + b_j). The rivals j are all other keys or, if `causal`, those
-    before i; without any, the lead is infinite. `queries` has the query q for each of the k keys of `rows`; with a
-    bias, c may be d + 1, where the last entry is the factor of the bias. Where `given` is false, the lead is NaN and
-    the index -1. All arrays must be finite.
+    The lead of key i is q.k_i + b_i - max_j (q.k_j + b_j). The rivals j are all other keys or, if `causal`, the keys
+    before i; without rivals the lead is infinite. `queries` has a query q for each of the k keys in `rows`, in each of
+    m matrices. With a bias, c may be d + 1; the last entry of q then multiplies the bias. Where `given` is false, the
+    lead is NaN and the index -1. All arrays must be finite.
     """
     lead, rival = np.full(given.shape, np.nan), np.full(given.shape, -1)
     of_matrices = _of_small if keys.shape[1] < LARGE else _of_large

@@ -28,7 +28,7 @@ _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat
 
 
 class Matrix(NamedTuple):
-    """An array that was read from a file, with words that say which part of the file it is."""
+    """An array that was read from a file, with a text that says which part of the file it is."""
 
     values: np.ndarray
     taken: str
@@ -36,12 +36,12 @@ class Matrix(NamedTuple):
 
 
 def load(path: Path, name: str | None = None, header: bool = False) -> Matrix:
-    """The array in a .npy, .csv, .parquet or .safetensors file, or in a model's index of .safetensors files.
+    """Read an array from a .npy, .csv, .parquet or .safetensors file, or by an index of several .safetensors files.
 
-    `name` picks a tensor or a column, which is needed if a file has several tensors or columns of lists. `header` says
-    that a .csv file begins with a line of names. bfloat16 becomes float32, which holds it exactly. Raises ValueError,
-    with the path, if the file is missing, damaged, a pickle or of an unknown kind (see `FORMATS`), does not hold
-    `name`, leaves open which array is meant, or differs from the checksum that this project keeps beside its own files.
+    `name` names a tensor or column; it is needed if a file has more than one array, such as tensors or columns of
+    lists. `header` says that a .csv file begins with a line of column names. bfloat16 becomes float32, without loss.
+    Raises ValueError, with the path, if the file is missing, damaged, a pickle or of another kind, lacks `name`, does
+    not agree with a checksum that is stored beside it, or has several arrays while `name` is None.
     """
     if not path.is_file():
         raise ValueError(

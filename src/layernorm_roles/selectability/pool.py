@@ -14,10 +14,10 @@ _TIMES = 8  # and a `Near` has space for so many vertices of each part
 
 
 class Pool(NamedTuple):
-    """All keys, with those among them that are known to be vertices of their convex hull.
+    """The keys of one matrix, with those among them that are known to be vertices of the keys' convex hull.
 
-    A key is a column: its r coordinates, and half of its squared length, with which the nearest key to a point is
-    found.
+    A column of `everything` or `vertices` is a key: its r coordinates, and below them half of its squared length, with
+    which the key nearest to a point is found.
     """
 
     everything: np.ndarray  # (r + 1, n)
@@ -32,7 +32,10 @@ class Pool(NamedTuple):
 
 @njit
 def new_pool(everything, known):
-    """A `Pool` of n keys, the columns of `everything` (r + 1, n); the first `known` are vertices of their hull."""
+    """A `Pool` of n keys, the first `known` of which are known to be vertices of the keys' convex hull.
+
+    A column of `everything` (r + 1, n) is a key: its r coordinates, and below them half of its squared length.
+    """
     n = everything.shape[1]
     return Pool(
         everything,
@@ -61,9 +64,9 @@ def _lowest(columns, count, y, skip, scores):
 
 @njit
 def join(pool, j):
-    """Add key j, which must be a vertex of the hull of all keys, to the known vertices of the `Pool`.
+    """Add key j to the keys that the `Pool` knows as vertices of the keys' convex hull, in place.
 
-    Nothing changes if it is there already.
+    The caller must know that key j is a vertex. Nothing changes if the `Pool` knows it already.
     """
     if j >= pool.known and pool.place[j] < 0:
         last = pool.size[0]
@@ -75,9 +78,9 @@ def join(pool, j):
 
 @njit
 def lowest_vertex(pool, y, i):
-    """The vertex w of a `Pool`, other than key i, with the lowest scalar product y . w: its number and the product.
+    """Find the known vertex w of a `Pool`, other than key i, with the lowest scalar product y . w.
 
-    Returns -1 and infinity if there is no such vertex.
+    Returns the vertex's number among all keys, and the product; or -1 and infinity if there is no such vertex.
     """
     known = pool.known
     name, low = _lowest(pool.everything, known, y, i if i < known else -1, pool.scores)
@@ -86,7 +89,10 @@ def lowest_vertex(pool, y, i):
 
 
 class Near(NamedTuple):
-    """Remembers vertices w of a large `Pool` whose y . w was lowest in recent directions y; emptied when full."""
+    """A cache of vertices w of a large `Pool` with a low y . w in recently searched directions y.
+
+    It is searched before the whole pool, and emptied when it is full.
+    """
 
     vertices: np.ndarray  # (r + 1, capacity), columns as in a `Pool`
     names: np.ndarray  # (capacity,) the key in each column
@@ -96,7 +102,7 @@ class Near(NamedTuple):
 
 @njit
 def new_near(r):
-    """A `Near`, which remembers vertices that were lowest in recent directions, still empty, for r coordinates."""
+    """An empty `Near`, the cache of a `Pool`, for vertices of r coordinates."""
     capacity = _TIMES * min(_PARTS * (r + 1), _MOST)
     return Near(
         np.empty((r + 1, capacity)), np.empty(capacity, np.int64), np.zeros(1, np.int64), np.empty(capacity)
@@ -105,11 +111,11 @@ def new_near(r):
 
 @njit
 def ask(pool, near, y, i, level):
-    """Find a vertex w of a `Pool`, other than key i, with a low y . w, and return its number and y . w.
+    """Find a vertex w of a `Pool`, other than key i, with a low y . w; return its number among all keys and y . w.
 
-    If the lowest of the vertices remembered in `near` is below `level`, that one is returned. Otherwise the lowest of
-    all vertices is returned, and `near` takes in some of those below `level`. Returns -1 and infinity if there is no
-    vertex. A pool of fewer than 2,048 vertices does without `near`.
+    The vertices in the cache `near` are searched first: the lowest of them is returned if its y . w is below `level`.
+    Otherwise the lowest of all known vertices is returned, and some vertices below `level` are added to `near`. Returns
+    -1 and infinity if there is no vertex. A pool of fewer than 2,048 vertices is searched without `near`.
     """
     if pool.known + pool.size[0] < _MANY:
         return lowest_vertex(pool, y, i)
@@ -146,8 +152,8 @@ def _gather(pool, near, level):
 
 @njit
 def lowest_key(pool, y, i, rivals):
-    """The key w among keys 0 to `rivals` - 1, other than key i, with the lowest y . w: its number and y . w.
+    """Find the key w with the lowest y . w among keys 0 to `rivals` - 1 of a `Pool`, key i left out.
 
-    Returns -1 and infinity if there is no such key.
+    Returns the key's number and y . w, or -1 and infinity if there is no such key.
     """
     return _lowest(pool.everything, rivals, y, i if i < rivals else -1, pool.scores)

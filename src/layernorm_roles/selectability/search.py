@@ -43,7 +43,7 @@ _ZERO = 1e-11  # a distance to the hull that counts as none, in whitened units; 
 class Problem(NamedTuple):
     """The input of the search for certificates: the n keys of m matrices in r whitened coordinates.
 
-    For the function `_search`, which takes one matrix, the arrays lack their first axis.
+    For a search in a single matrix, the arrays lack their first axis, of length m.
     """
 
     everything: np.ndarray  # (m, r + 1, n) the keys, a column each, and half of their squared lengths
@@ -57,10 +57,10 @@ class Problem(NamedTuple):
 
 
 class Proofs(NamedTuple):
-    """What is known of the n keys of m matrices: the state of each, and proofs of the k that were OPEN at first.
+    """The state of each of the n keys in m matrices, and proofs for k of these keys in each matrix.
 
-    `find_certificates` changes the states and fills in the proofs, which are 0 before. For the function `_search`,
-    which takes one matrix, the arrays lack their first axis.
+    The k keys are those that were undecided (OPEN) at first, in any matrix. `find_certificates` changes the states, and
+    writes proofs in place of zeros. For a search in a single matrix, the arrays lack their first axis, of length m.
     """
 
     state: np.ndarray  # (m, n) OPEN, SELECTABLE, INSIDE or ON_EDGE
@@ -225,9 +225,9 @@ def _try_query(i, rivals, x, y, level, best_margin, problem, pool, proofs):
 
 @cached_njit(nogil=True)
 def find_certificates(problem, proofs):
-    """Find a proof for every key of a `Problem` whose state is OPEN, and write it to `proofs`, a `Proofs`.
+    """Search for a proof of every undecided (OPEN) key of a `Problem`, and write it to `proofs`, a `Proofs`.
 
-    It is a query that gives the key the strictly highest score, or a weighted mean of other keys that equals the key.
+    A proof is a query that gives the key the strictly highest score, or a weighted mean of other keys that equals it.
     """
     for a in range(len(proofs.state)):
         if np.any(proofs.state[a] == OPEN):
@@ -238,11 +238,11 @@ def find_certificates(problem, proofs):
 
 
 def find_certificates_of_large(problem, proofs):
-    """Find a proof for every OPEN key of one large matrix, not causal, on all cores, and write it to `proofs`.
+    """Search on all cores for proofs of the undecided (OPEN) keys of one large matrix, and write them to `proofs`.
 
-    It is a query that puts the key first, or a weighted mean of other keys that equals it. Keys are searched in rounds
-    of 16 groups. The search of a group uses the vertices of the hull that were found in earlier rounds or in the group,
-    so that results do not depend on the number of cores.
+    A proof is a query that gives the key the strictly highest score, or a weighted mean of other keys that equals the
+    key. `problem.causal` must be false. Results do not depend on the number of cores: keys are searched in rounds of 16
+    groups, and no group uses what another group of its round finds.
     """
     state = proofs.state
 

@@ -13,7 +13,7 @@ _LIBRARIES = ThreadpoolController()
 
 
 def cores() -> int:
-    """The number of cores that this process may use, or OMP_NUM_THREADS where that is set to a positive number."""
+    """The number of cores that this process may use; a positive number in OMP_NUM_THREADS takes its place."""
     said = os.environ.get("OMP_NUM_THREADS", "")
     if said.isdecimal() and int(said):
         return int(said)
@@ -28,9 +28,9 @@ class Work:
 
     @classmethod
     def in_words(cls) -> str:
-        """The progress of the current call of `on_all_cores`, as "3 of 20 parts of this pass, 12 s left".
+        """The progress of the current call of `on_all_cores`, such as "3 of 20 parts of this pass, 12 s left".
 
-        The text is empty if there is no such call.
+        The text is empty if no call is in progress.
         """
         done, items = cls.done, cls.items
         if not done < items:
@@ -40,9 +40,9 @@ class Work:
 
 
 def on_all_cores(call: Callable, items: list) -> Iterator:
-    """Yield call(item) for every item, in order, computed by threads on all cores.
+    """Yield call(item) for every item of `items`, in their order, computed by threads on all cores.
 
-    After an interrupt, only the calls that have already begun are waited for.
+    If the caller stops early or is interrupted, calls that have begun are waited for, and the others are not made.
     """
     threads = ThreadPoolExecutor(max_workers=cores())
     Work.items, Work.done, Work.began = len(items), 0, time.monotonic()
@@ -56,5 +56,8 @@ def on_all_cores(call: Callable, items: list) -> Iterator:
 
 
 def one_thread_a_product() -> AbstractContextManager:
-    """A context manager in which numpy multiplies matrices on one thread, so that more cores do not change rounding."""
+    """A context manager in which each matrix product of numpy runs on one thread.
+
+    The number of cores then does not change how results are rounded.
+    """
     return _LIBRARIES.limit(limits=1, user_api="blas")

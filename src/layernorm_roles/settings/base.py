@@ -15,9 +15,9 @@ class Section(BaseModel):
 
 
 def misfit_error(key: str, value: Any, expected: str) -> PydanticCustomError:
-    """A pydantic error, "key = value: expected ...", for a setting that contradicts other settings.
+    """Return, for the caller to raise, a pydantic error "key = value: expected ..." for a setting.
 
-    `expected` says in words what would be allowed.
+    It is meant for a setting that contradicts other settings. `expected` says in words what would be allowed.
     """
     return PydanticCustomError(
         "combination",
@@ -27,7 +27,7 @@ def misfit_error(key: str, value: Any, expected: str) -> PydanticCustomError:
 
 
 def refuse_indivisible(d_model: int, heads: int) -> None:
-    """Raise a pydantic error unless the number of attention heads, `heads`, divides d_model."""
+    """Raise a pydantic error if d_model is not a multiple of the number of attention heads, `heads`."""
     if d_model % heads:
         raise misfit_error("heads", heads, f"a divisor of d_model = {d_model}")
 
@@ -62,7 +62,10 @@ Distinct = Annotated[tuple[Item, ...], Field(min_length=1, max_length=100), Afte
 
 
 def one_or_several(item: Any) -> BeforeValidator:
-    """A pydantic validator for a field that is a list of `item`; it turns a single value into a list of one."""
+    """A pydantic validator that turns a single value into a tuple of one, for a field that holds several values.
+
+    `item` is the type of a value. Lists are left as they are.
+    """
     return BeforeValidator(
         lambda value: value if isinstance(value, list | tuple) else (value,),
         json_schema_input_type=item | Distinct[item],

@@ -10,15 +10,18 @@ _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "ex
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of `Settings`, the complete configuration, without abbreviations such as `like`."""
+    """The JSON schema of `Settings`, the complete configuration in which all abbreviations are expanded.
+
+    It does not allow the abbreviations `only`, `like` and null of config.yaml; for these see `for_editors`.
+    """
     return _renamed(Settings.model_json_schema())
 
 
 def for_editors() -> dict[str, Any]:
     """The JSON schema of config.yaml as users write it: no key is required, and abbreviations are allowed.
 
-    The abbreviations are `like`, which takes an entry's other keys from another entry, `only`, which selects entries,
-    and null, which leaves an entry out.
+    `like: a` in an entry takes all keys that the entry lacks from entry a, `only: [a, b]` leaves out all entries of a
+    section but a and b, and null in place of an entry leaves that entry out.
     """
     schema = json_schema()
     parts = {name: {**part, "required": []} for name, part in schema["$defs"].items()}

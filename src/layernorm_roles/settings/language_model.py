@@ -63,7 +63,7 @@ class _LanguageModel(Section):
 
     @property
     def longest_text(self) -> int:
-        """The number of tokens of the longest text that the model reads, not counting a class token before it."""
+        """The largest number of tokens of a text that fits the model; BERT's class token is not counted."""
         return self.context_length - self.class_tokens
 
     @model_validator(mode="after")
@@ -73,7 +73,7 @@ class _LanguageModel(Section):
 
 
 class GPTSettings(_LanguageModel):
-    """The settings of one training of a GPT-2, except for the variant of the norm before attention and the seed."""
+    """The settings of a training of a GPT-2, except for the variant of the norm before attention and the seed."""
 
     reads, class_tokens = ("long", "sentences"), 0
 
@@ -94,7 +94,7 @@ class GPTSettings(_LanguageModel):
 
 
 class BERTSettings(_LanguageModel):
-    """The settings of one training of a small BERT, except for the variant and the seed.
+    """The settings of a training of a small BERT, except for the variant of its norms and the seed.
 
     The variants are `none`, which has no LayerNorm; `layernorm`, which has all of BERT's LayerNorms; and
     `no_attention`, whose layers have only the feed-forward network and the LayerNorm after it.
@@ -139,13 +139,19 @@ class _Runs(Section):
     short runs. If a process has fewer and a run is added to it, all of its runs are trained again."""
 
     def of_training(self) -> dict[str, Any]:
-        """The settings that all trainings of the model share, as JSON values by key of config.yaml."""
+        """The settings that do not differ between trainings of the model, as JSON values by key of config.yaml.
+
+        Left out are learning_rate, steps, seeds, runs_per_job, ceiling_seeds and ceiling_contexts.
+        """
         of_runs = {"learning_rate", "steps", "runs_per_job", "seeds", "ceiling_seeds", "ceiling_contexts"}
         return self.model_dump(mode="json", exclude=of_runs)
 
 
 class GPTModel(_Runs, GPTSettings):
-    """A GPT-2 in config.yaml, trained once for every combination of learning rate, steps, variant and seed."""
+    """The settings of a GPT-2, an entry of the section `language_model` in config.yaml.
+
+    The model is trained once for every combination of learning rate, number of steps, variant of the norm and seed.
+    """
 
     seeds: Seeds
     """Number of training runs for each variant, by its name, with seeds from first_seed on; 0 or null: no such run."""
@@ -156,7 +162,10 @@ class GPTModel(_Runs, GPTSettings):
 
 
 class BERTModel(_Runs, BERTSettings):
-    """A BERT in config.yaml, trained once for every combination of learning rate, steps, variant and seed."""
+    """The settings of a BERT, an entry of the section `language_model` in config.yaml.
+
+    The model is trained once for every combination of learning rate, number of steps, variant of the norms and seed.
+    """
 
     seeds: dict[Literal[tuple(BERT_VARIANTS)], Annotated[Integer, Field(ge=0, le=1000)]]
     """Number of training runs for each variant, by its name, with seeds from first_seed on; 0 or null: no such run."""

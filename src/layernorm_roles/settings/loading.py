@@ -20,9 +20,9 @@ NAMED = {
 
 
 def load(config: Mapping[Any, Any]) -> Settings:
-    """The checked settings of `config`, the content of config.yaml after a user's files have replaced some values.
+    """Check `config`, the content of config.yaml with a user's files laid over it, and return the settings.
 
-    Raises ValueError with a line for each fault, which names the key, its value, and what is allowed.
+    Raises ValueError with a line for each faulty key, which has its name, its value, and what is allowed.
     """
     complete = resolve(config)
     try:
@@ -37,11 +37,11 @@ def load(config: Mapping[Any, Any]) -> Settings:
 def resolve(config: Mapping[Any, Any]) -> dict[Any, Any]:
     """A copy of the configuration in which the abbreviations `only`, `like` and null are expanded.
 
-    They are used in the sections in NAMED. `only: [a, b]` keeps the entries a and b alone. `like: a` in an entry takes
-    every key that the entry lacks from entry a; a mapping, such as `seeds`, counts as one value. An entry is dropped if
-    it is null or if its `seeds` are all 0, and a variant is dropped from the `seeds` if its value is null. Raises
-    ValueError if `only` or `like` names an entry that does not exist, or if none of the majority experiments, or of the
-    language models, has any seeds.
+    They are allowed in the sections majority, text, language_model and pretrained. `only: [a, b]` drops all entries of
+    the section but a and b. `like: a` in an entry takes every key that the entry lacks from entry a; a mapping, such as
+    `seeds`, is taken as a whole. An entry is dropped if it is null or all numbers in its `seeds` are 0, and a variant
+    is dropped from `seeds` if its number is null. Raises ValueError if `only` or `like` names an entry that does not
+    exist, or if all majority experiments, or all language models, are without seeds.
     """
     there = [name for name in NAMED if isinstance(config.get(name), Mapping)]
     return {**config, **{name: _resolved(name, config[name]) for name in there}}

@@ -68,9 +68,9 @@ class MajorityData(Section):
 
     @property
     def partitions(self) -> int:
-        """The number of partitions to draw, the least that gives more than `sequences` sequences.
+        """The number of partitions to draw: `sequences` // `labellings` + 1, as in the paper's code.
 
-        The paper's code computes it in this way.
+        A partition writes sequence_length as a sum of class counts; `labellings` sequences are made of it.
         """
         return self.sequences // self.labellings + 1
 
@@ -80,7 +80,7 @@ class MajorityData(Section):
 
 
 class MajorityTraining(MajorityData):
-    """The settings of one training on the majority task, except for variant, seed, d_model and learning rate."""
+    """The settings of a training on the majority task, without variant, seed, d_model and learning rate."""
 
     d_ff: Annotated[Integer, Field(ge=1, le=4096)] | None
     """Hidden units of the feed-forward network; null: as many as d_model."""
@@ -103,18 +103,18 @@ class MajorityTraining(MajorityData):
         return self
 
     def of_training(self) -> dict[str, Any]:
-        """The settings of a training and of its sequences, as JSON values by name.
+        """The settings of a training and of the sequences that it reads, as JSON values by name.
 
-        The variant, the seed, d_model and the learning rate are left out.
+        The variant of the norm, the seed, d_model and the learning rate are left out.
         """
         return self.model_dump(mode="json", include={*MajorityTraining.model_fields})
 
 
 class MajorityExperiment(MajorityTraining):
-    """An experiment on the majority task, which is an entry of the section `majority` in config.yaml.
+    """The settings of an experiment on the majority task: an entry of the section `majority` in config.yaml.
 
-    Its model learns to name the most frequent class of a sequence. It is trained once for every combination of a
-    d_model, a learning rate, a variant of the norm and a seed.
+    A small transformer learns to name the most frequent class of a sequence. It is trained once for every combination
+    of d_model, learning rate, variant of the norm and seed.
     """
 
     d_model: Annotated[Distinct[Width], one_or_several(Width)]

@@ -8,9 +8,9 @@ from layernorm_roles.settings.base import Distinct, Identifier, Integer, Number,
 
 
 class PretrainedModel(Section):
-    """Settings that say where a pretrained model of transformers is found, and on what its keys are tested.
+    """Settings that say where a pretrained model's files are, and on which texts its attention keys are tested.
 
-    Exactly one of `package`, `path` and `hub` is given.
+    Exactly one of `package` (installed), `path` (on this machine) and `hub` (to be downloaded) is given.
     """
 
     package: Word | None = None

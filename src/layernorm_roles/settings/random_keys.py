@@ -24,9 +24,9 @@ Dimensions = Annotated[tuple[_Dimension, _Dimension], AfterValidator(_ordered)]
 
 
 class Precision(Section):
-    """Settings of an experiment with Gaussian keys after LayerNorm with an eps, or in float32.
+    """Settings of an experiment on Gaussian keys after LayerNorm, for several values of eps, in float64 and float32.
 
-    It counts how often a matrix of such keys has one that no query gives the highest score.
+    It counts the matrices with an unselectable key, which is a key that no query gives the highest score.
     """
 
     dimensions: Dimensions
@@ -53,7 +53,7 @@ class Law(Section):
 
 
 class RandomKeys(Section):
-    """Settings of the experiment that counts how often a matrix of Gaussian keys has an unselectable key.
+    """Settings of the experiment that counts matrices of Gaussian keys with at least one unselectable key.
 
     A key is unselectable if no query gives it the highest score. A matrix has n keys of dimension d.
     """

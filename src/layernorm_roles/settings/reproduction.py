@@ -39,7 +39,7 @@ _IN_GPT = (*_BEFORE_ATTENTION, QUERY_KEY_VARIANT, MATCHED_VARIANT, NO_ATTENTION_
 
 
 class Use(NamedTuple):
-    """A mention of a variant in config.yaml, with what the variant has to fit: array shapes and allowed names."""
+    """A place in config.yaml where a variant is named, with the built-in names allowed there and the input shapes."""
 
     key: str
     """The key in config.yaml that mentions the variant, such as "majority.d8.seeds"."""
@@ -51,7 +51,7 @@ class Use(NamedTuple):
 
 
 class Scaled(Section):
-    """A built-in norm whose output is multiplied by a constant."""
+    """A norm that a user defines in config.yaml as a built-in norm whose output is multiplied by a constant."""
 
     like: Literal[_BEFORE_ATTENTION]
     """Name of the built-in norm whose output is multiplied."""
@@ -69,7 +69,7 @@ Norm = Annotated[
 
 
 class Settings(Section):
-    """All settings of a configuration: config.yaml, with the values of files that override some of its keys."""
+    """All settings of a reproduction: those of config.yaml, with a user's files laid over it."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
     """Name of the folder results/<name>/ for all outputs; "published" is reserved for results under version control."""
@@ -138,9 +138,9 @@ class Settings(Section):
         return self
 
     def variants_used(self) -> Iterator[Use]:
-        """Yield every mention of a variant of the norm in the settings, except those of BERTs.
+        """Yield a `Use` for each place in the settings that names a variant of the norm; BERTs are left out.
 
-        The settings of a BERT list the variants that it can have.
+        A BERT's own settings allow a fixed list of variants.
         """
         for experiment, task in self.majority.items():
             for variant in task.seeds:
@@ -156,9 +156,9 @@ class Settings(Section):
                 yield Use(f"language_model.{name}.seeds", variant, (shape,), _IN_GPT)
 
     def norm_class(self, variant: str) -> str:
-        """The name that `norms.build_pair` takes for the variant called `variant` in config.yaml.
+        """The name under which `norms.build_pair` builds the variant that config.yaml calls `variant`.
 
-        It is the variant's name, "package.module:Class", or a norm times a constant, such as "projection*35.0".
+        It is a built-in name, "package.module:Class", or a built-in name times a constant, such as "projection*35.0".
         """
         norm = self.norms.get(variant, variant)
         return scaled(**norm.model_dump()) if isinstance(norm, Scaled) else norm

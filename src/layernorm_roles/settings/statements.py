@@ -31,9 +31,9 @@ _Steps = Annotated[Integer, Field(ge=1, le=1_000_000)]
 
 
 class Geometry(Section):
-    """Settings of a test of how far LayerNorm in four steps agrees with torch's LayerNorm.
+    """Settings of a test that compares torch's LayerNorm with LayerNorm in four steps, on random vectors.
 
-    The steps are projection, scaling, gain and bias.
+    The steps are projection orthogonal to the ones vector, scaling to length sqrt(d), gain and bias.
     """
 
     dimensions: Distinct[Annotated[Integer, Field(ge=2, le=65_536)]]
@@ -57,9 +57,9 @@ class Fusion(Section):
 
 
 class Placement(Section):
-    """Settings of a comparison of transformers that have the norm in different places.
+    """Settings of a comparison of transformers with LayerNorm in different places: pre-norm and post-norm.
 
-    In pre-norm transformers it stands before each residual branch, in post-norm transformers after each sum.
+    Pre-norm transformers have it before attention and before feed-forward, post-norm ones after each residual sum.
     """
 
     text: Identifier
@@ -95,9 +95,9 @@ class Placement(Section):
 
 
 class BatchDependence(Section):
-    """Settings of a test of how far a token's output after LayerNorm and BatchNorm depends on its batch.
+    """Settings of a test of how far LayerNorm's and BatchNorm's outputs at one token depend on the rest of the batch.
 
-    The other sequences of the batch, and padding, are varied.
+    The test replaces the other sequences of the batch, and pads sequences with zeros.
     """
 
     batch_sizes: Distinct[Size]
@@ -116,9 +116,9 @@ class BatchDependence(Section):
 
 
 class ScoreScale(Section):
-    """Settings of an experiment on attention scores of random queries and keys.
+    """Settings of an experiment on what the division of attention scores by sqrt(d_k) does.
 
-    Scores are compared with and without the division by sqrt(d_k).
+    Queries and keys are random vectors of dimension d_k; the scores are compared with and without the division.
     """
 
     d_k: Distinct[Size]

@@ -56,7 +56,10 @@ class Source(Section):
 
     @property
     def file_name(self) -> str:
-        """The name, with a hash of the source, of the Parquet file to which a source of kind "hub" is downloaded."""
+        """The name of the Parquet file to which a source of kind "hub" is downloaded.
+
+        It contains a hash of the settings that say which texts are downloaded.
+        """
         dataset = (self.dataset, self.config, self.split)
         columns = (self.column, self.label_column, self.joined_by)
         digest = hashlib.sha256(repr((*dataset, *columns, self.limit)).encode()).hexdigest()[:8]
@@ -64,7 +67,7 @@ class Source(Section):
         return f"{name}_{digest}.parquet"
 
     def matching_files(self) -> dict[str, list[str]]:
-        """The files that match `paths` now, as a dict from each path or pattern to a sorted list of files."""
+        """The files that now match the setting `paths`: a dict from a path or pattern to a sorted list of files."""
         return {path: sorted(glob.glob(path, recursive=True)) for path in self.paths or ()}  # noqa: PTH207, it may be absolute
 
 
@@ -87,9 +90,9 @@ class Split(Section):
 
 
 class Contexts(Section):
-    """Settings of the contexts, which are texts that a trained model reads so that its attention keys can be tested.
+    """Settings of contexts: texts that a trained model reads so that its attention keys can be tested.
 
-    The test says which keys a query can select.
+    The test says for each key whether some query gives it the highest score.
     """
 
     source: Source | None

@@ -7,10 +7,10 @@ import yaml
 
 
 class LOADER(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-    """PyYAML's safe loader (the compiled one where it is available), but repeated keys in a mapping are an error."""
+    """PyYAML's safe loader, compiled where available, which raises an error if a key occurs twice in a mapping."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping that `node` contains; raises ConstructorError, with the place, for a repeated key."""
+        """Return the mapping that `node` contains; a repeated key raises ConstructorError, with line and column."""
         written = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         for number, key in enumerate(written):
             if key.value in [earlier.value for earlier in written[:number]]:
@@ -22,7 +22,7 @@ class LOADER(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
 def read(path: str | Path) -> dict[Any, Any]:
     """The mapping that the YAML file at `path` contains, as a dict.
 
-    Raises ValueError if the file cannot be read, is no YAML in UTF-8, repeats a key, or is no mapping.
+    Raises ValueError if the file cannot be read, is not YAML in UTF-8, or holds no mapping, or if a key is repeated.
     """
     try:
         content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=LOADER)

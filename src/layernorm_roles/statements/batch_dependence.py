@@ -27,9 +27,9 @@ PADDING = (0.25, 0.5, 0.75)
 
 
 def write(plan: Mapping[str, Any], out: str | Path) -> None:
-    """Measure how much LayerNorm's and BatchNorm's outputs at one token depend on the rest of the batch.
+    """Measure how LayerNorm's and BatchNorm's outputs depend on the batch, and write the table `batch_dependence`.
 
-    The table `batch_dependence` is written to the Parquet file `out`. `plan` has the settings and seeds.
+    `plan` has the fields of `BatchDependence` under `settings`, and `seeds`; `out` is the path of the Parquet file.
     """
     frame = measure(BatchDependence.model_validate(plan["settings"]), plan["seeds"])
     store.write(frame, "batch_dependence", out, provenance(plan, "cpu", Stream.BATCH_DEPENDENCE))
@@ -38,7 +38,7 @@ def write(plan: Mapping[str, Any], out: str | Path) -> None:
 def measure(settings: BatchDependence, seeds: Sequence[int]) -> pd.DataFrame:
     """The table `batch_dependence`: how much a norm's output at one token changes if the rest of the batch does.
 
-    The norms are LayerNorm and BatchNorm. Each change is averaged over `settings.repeats` random batches.
+    A row has the mean over random batches, for one norm, effect (see `effects`), batch size, share of padding and seed.
     """
     rows = []
     for seed, batch in product(seeds, settings.batch_sizes):
@@ -58,10 +58,10 @@ def effects(
 ) -> Iterator[tuple[str, float, float]]:
     """Yield (effect, share of padding, change) for a norm's output at the first token of the batch `first`.
 
-    The norm is `name`, "layernorm" or "batchnorm". The effect "others" replaces all sequences of the batch but the
-    first by sequences of `second`; "padding" sets the ends of all sequences to 0 instead of cutting them off. The
-    change is the root mean square, over features, of the difference of outputs. BatchNorm is in training mode: it
-    normalises each feature over all tokens of the batch.
+    `name` is the norm, "layernorm" or "batchnorm"; BatchNorm normalises each feature over all tokens of the batch. For
+    the effect "others", all sequences but the first are replaced by those of `second`. For "padding", the last vectors
+    of every sequence, a share of 0.25, 0.5 or 0.75, are set to 0 instead of being cut off. The change is the root mean
+    square, over features, of the difference between the two outputs.
     """
 
     @torch.no_grad()

@@ -37,8 +37,8 @@ class AttentionBlock(NamedTuple):
     """Activations and weights of one layer, from attention's output to the feed-forward part, on a sample of tokens.
 
     `stream` is the residual stream before attention, and `heads` the concatenated outputs of the heads. `w_o` and `b_o`
-    are weight and bias of attention's output matrix, `gain` and `bias` are of the LayerNorm after it, and `w_1` is the
-    first weight of the feed-forward part.
+    are weight and bias of attention's output matrix, `gain` and `bias` belong to the LayerNorm after attention, and
+    `w_1` is the first weight of the feed-forward part.
     """
 
     stream: Float[np.ndarray, "tokens d"]
@@ -53,11 +53,11 @@ class AttentionBlock(NamedTuple):
 
 
 def write(plan: Plan, samples: Iterable[str | Path], out: str | Path) -> None:
-    """Measure how well one matrix can replace attention's output matrix W_O and the feed-forward matrix W_1.
+    """Measure how well one matrix can replace attention's W_O and the feed-forward W_1, and write the table `fusion`.
 
-    The table `fusion` is written to the Parquet file `out`. It is for random layers, with the `seeds` of `plan`, and
-    for trained layers, whose activations are in the files `samples`. Raises ValueError if a file is missing, damaged or
-    not written by the plan that made_by names.
+    `plan` has settings, the `seeds` of random layers, and under `made_by` the names of the jobs that should have
+    written the files `samples`, which have activations of trained layers. `out` is the path of the Parquet file. Raises
+    ValueError if a file of `samples` is missing, damaged, or written by a job with another plan.
     """
     settings, planned = Fusion.model_validate(plan["settings"]), map(plan.of, plan["made_by"])
     trained = trained_blocks(zip(samples, planned, strict=True))
@@ -66,10 +66,10 @@ def write(plan: Plan, samples: Iterable[str | Path], out: str | Path) -> None:
 
 
 def before_nonlinearity(block: AttentionBlock, arrangement: str) -> Float[np.ndarray, "tokens d_ff"]:
-    """The input of the feed-forward part's nonlinearity in `block`, for one way to connect W_O and W_1.
+    """The input of the feed-forward nonlinearity in `block`, with `arrangement` between the matrices W_O and W_1.
 
-    `arrangement`, one of ARRANGEMENTS, says what stands between attention's output matrix W_O and the first
-    feed-forward matrix W_1. LayerNorm has eps 0. The bias after W_1 is left out: a fitted map has an intercept instead.
+    W_O is attention's output matrix, W_1 the first feed-forward matrix, here without a bias. `arrangement` is "plain"
+    (nothing), "residual" (the residual sum), "norm" (LayerNorm, eps 0) or "residual_norm" (the sum, then LayerNorm).
     """
     y = block.heads @ block.w_o + block.b_o
     if arrangement.startswith("residual"):
@@ -83,10 +83,10 @@ def before_nonlinearity(block: AttentionBlock, arrangement: str) -> Float[np.nda
 def linear_errors(
     inputs: Float[np.ndarray, "tokens a"], outputs: list[Float[np.ndarray, "tokens b"]], n_fit: int
 ) -> list[float]:
-    """For each of `outputs`, the share of its variance that a linear map of `inputs` does not explain.
+    """For each of `outputs`, the share of its variance that a linear map of `inputs` leaves unexplained.
 
-    The share is measured on held-out tokens. The maps have intercepts and are fitted to the first `n_fit` tokens by
-    least squares; the other tokens are held out.
+    The maps, with intercepts, are fitted to the first `n_fit` tokens by least squares. The share is measured on the
+    other tokens.
     """
     design = np.column_stack([inputs, np.ones(len(inputs))])
     # By SVD, not the normal equations: trained activations can be nearly dependent.
@@ -100,9 +100,9 @@ def linear_errors(
 
 
 def random_blocks(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[AttentionBlock]:
-    """Yield a random layer for each width d and seed.
+    """Yield an `AttentionBlock` with random activations and weights for each width d in `widths` and each seed.
 
-    Activations are Gaussian with variance 1, weights are Gaussian with variance 1/d.
+    Activations are Gaussian with variance 1, and weights are Gaussian with variance 1/d.
     """
     for d, seed in product(widths, seeds):
         rng = generator(Stream.FUSION, seed, d)
@@ -120,8 +120,8 @@ def random_blocks(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[Atten
 def trained_blocks(samples: Iterable[tuple[str | Path, Mapping[str, Any]]]) -> Iterator[AttentionBlock]:
     """Yield the activations and weights of trained language models, model by model and layer by layer.
 
-    `samples` are pairs of a file and the plan by which it was written. Raises ValueError if a file is missing, damaged
-    or written by another plan.
+    `samples` has pairs: the path of a file, and the plan of the job that should have written it. Raises ValueError if a
+    file is missing, damaged or written by a job with another plan.
     """
     for path, plan in samples:
         tensors, facts = checkpoint.load(path, plan)
@@ -135,8 +135,8 @@ def trained_blocks(samples: Iterable[tuple[str | Path, Mapping[str, Any]]]) -> I
 def measure(blocks: Iterable[AttentionBlock]) -> pd.DataFrame:
     """The table `fusion`: how well a linear map of the heads predicts the input of the feed-forward nonlinearity.
 
-    It has, for each layer of `blocks` and each of ARRANGEMENTS, the share of variance that the best map does not
-    explain.
+    It has a row for each block and each arrangement in `before_nonlinearity`. The column error is the share of variance
+    that the map leaves unexplained, on tokens to which it was not fitted.
     """
     rows = []
     for block in blocks:

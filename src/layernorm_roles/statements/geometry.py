@@ -33,9 +33,9 @@ CLOUD, CLOUD_GAIN, CLOUD_BIAS = 400, (1.4, 0.9, 0.5), (0.6, -0.3, 0.8)
 
 
 def write(plan: Mapping[str, Any], out_measured: str | Path, out_cloud: str | Path) -> None:
-    """Measure the geometry of LayerNorm and RMSNorm, and write tables geometry and geometry_cloud to Parquet files.
+    """Measure the geometry of LayerNorm and RMSNorm, and write the tables `geometry` and `geometry_cloud` (Parquet).
 
-    `plan` is the job's plan; it has under `settings` the fields of `Geometry`, and under `seed` the random seed.
+    `plan` has under `settings` the fields of `Geometry`, and under `seed` the random seed.
     """
     settings, seed = Geometry.model_validate(plan["settings"]), plan["seed"]
     store.write(measure(settings, seed), "geometry", out_measured, provenance(plan, "cpu", Stream.GEOMETRY))
@@ -43,12 +43,12 @@ def write(plan: Mapping[str, Any], out_measured: str | Path, out_cloud: str | Pa
 
 
 def measure(settings: Geometry, seed: int) -> pd.DataFrame:
-    """The table `geometry`: how LayerNorm's and RMSNorm's outputs deviate from predicted ellipsoids and from torch.
+    """The table `geometry`: how LayerNorm's and RMSNorm's outputs differ from predicted ellipsoids, and from torch's.
 
-    A row has one quantity and its value, for a norm in n dimensions. With eps = 0 and n up to AXES_UP_TO, quantities
-    are the rank of the outputs and how far their centre and axes are from the predicted ellipsoid's. For each eps in
-    EPS, added inside or outside the square root, they are LayerNorm's largest difference from torch's, and the mean
-    length of its outputs before gain and bias, divided by sqrt(n). All is computed in float64.
+    A row has the value of one quantity for a norm in n dimensions, in float64. For eps = 0 and n up to 512, the
+    quantities are the rank of the outputs, and how far their centre and axes are from those of the predicted ellipsoid.
+    For an eps of 1e-5 or 1e-12, inside or outside the square root, they are the largest difference between LayerNorm's
+    output and torch's, and the mean length of the output before gain and bias, divided by sqrt(n).
     """
     rows = []
     for n, norm in product(settings.dimensions, ("layernorm", "rmsnorm")):
@@ -103,7 +103,7 @@ def _shape(norm: str, gain: Tensor, bias: Tensor, rng: np.random.Generator) -> I
 def cloud(seed: int) -> pd.DataFrame:
     """The table `geometry_cloud`: random points in three dimensions after each step of LayerNorm and RMSNorm.
 
-    The columns x1, x2 and x3 are the coordinates of a `point`. The column stage is "x" for the points before the first
+    A row has the coordinates x1, x2, x3 of a `point` after a step of a norm. The column stage has "x" before the first
     step, "f" after LayerNorm's projection, "g" after scaling, and "h" after the gain and LayerNorm's bias.
     """
     rng = generator(Stream.GEOMETRY_CLOUD, seed)

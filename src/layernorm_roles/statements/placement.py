@@ -32,11 +32,11 @@ from layernorm_roles.text.token_streams import read_stream
 
 
 def write(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str | Path]) -> None:
-    """Train transformers with LayerNorm before or after the parts of a layer, and write tables about them.
+    """Train transformers with one placement of LayerNorm, measure them, and write three tables to Parquet files.
 
-    `plan` says where LayerNorm is placed. `out` has the paths of the tables placement, position_probe and
-    untrained_gradients, and `manifest` is the path of a prepared text's manifest. Raises ValueError if a file of the
-    text is missing, damaged, of another text or too short.
+    `plan` has the placement: "pre", before attention and feed-forward, or "post", after each residual sum. `out` has
+    the paths of the tables placement, position_probe and untrained_gradients, and `manifest` is the path of a text's
+    manifest.json. Raises ValueError if a file of the text is missing, damaged, of another text or too short.
     """
     torch.set_num_threads(1)  # processes share the cores, not the threads of one
     settings, text = Placement.model_validate(plan["settings"]), PreparedText(Path(manifest).parent)
@@ -51,8 +51,8 @@ def measure(tokens: Tokens, settings: Placement, plan: Mapping[str, Any]) -> dic
     """Train transformers with one placement of LayerNorm, measure them, and return three tables by name.
 
     The tables are placement (training losses), position_probe (how well a probe reads positions from the residual
-    stream) and untrained_gradients. `tokens` are the token ids to train on. `plan` has the `placement` ("pre" or
-    "post"), the `seeds` of the networks that are trained, and the `untrained_seeds` of those that are not.
+    stream) and untrained_gradients. `tokens` are the token ids of the training text. `plan` has the `placement` ("pre"
+    or "post"), the `seeds` of the trained networks, and the `untrained_seeds` of the untrained ones.
     """
     placement, tokens = plan["placement"], reduce_vocabulary(tokens, settings.vocabulary)
     runs = list(product(settings.learning_rates, plan["seeds"]))
@@ -103,7 +103,7 @@ def untrained_gradients(
     """The table `untrained_gradients`: how large the loss's gradient is in the first layer of untrained transformers.
 
     It has a row for each depth and seed, with and without residual connections. Networks of equal depth and seed have
-    equal parameters and read equal windows. If `placement` is "pre", networks without any norm are measured as well.
+    equal parameters and read equal windows of `tokens`. For the placement "pre", networks without any norm are added.
     """
     frames, names = [], ("pre", "none") if placement == "pre" else (placement,)
     for name, residual, depth in product(names, (True, False), settings.untrained_depths):

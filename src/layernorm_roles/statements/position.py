@@ -21,7 +21,7 @@ RIDGE = 1e-6
 
 
 def probe_windows(tokens: Tokens, context_length: int, seed: int) -> Int[Tensor, "2 windows length"]:
-    """Draw random windows of context_length + 1 tokens, on which a linear probe is fitted and tested.
+    """Draw random windows of context_length + 1 tokens, 128 to fit a linear probe and 128 to test it.
 
     Result [0] has the windows for fitting, from the first half of `tokens`; [1] has those for testing, from the second.
     """
@@ -33,10 +33,10 @@ def probe_windows(tokens: Tokens, context_length: int, seed: int) -> Int[Tensor,
 def position_accuracy(
     shape: TransformerShape, matrices: Matrices, windows: Int[Tensor, "2 windows length"]
 ) -> Float[np.ndarray, "runs depth"]:
-    """The share of tokens whose position a linear probe recognises, for each transformer (run) and each layer.
+    """The share of tokens whose position a linear probe recognises, for each transformer and each layer.
 
-    The probe reads the residual stream before the layer. It is fitted on windows[0] and tested on windows[1]. The share
-    is NaN for a transformer whose training diverged.
+    `matrices` has the parameters of several transformers, called runs. The probe reads the residual stream before the
+    layer; it is fitted on windows[0] and tested on windows[1]. The share is NaN for a transformer that diverged.
     """
     fitted, judged = (_streams(shape, matrices, part) for part in windows)
     layers = zip(fitted, judged, strict=True)

@@ -28,16 +28,16 @@ MEANS = {"normal": 0.0, "normal_mean_1": 1.0}
 def write(plan: Mapping[str, Any], out: str | Path) -> None:
     """Measure what the division of attention scores by sqrt(d_k) does, and write the table `score_scale`.
 
-    `plan` has the settings and seeds; `out` is the path of the Parquet file.
+    `plan` has the fields of `ScoreScale` under `settings`, and `seeds`; `out` is the path of the Parquet file.
     """
     frame = measure(ScoreScale.model_validate(plan["settings"]), plan["seeds"])
     store.write(frame, "score_scale", out, provenance(plan, "cpu", Stream.SCORE_SCALE))
 
 
 def measure(settings: ScoreScale, seeds: Sequence[int]) -> pd.DataFrame:
-    """The table `score_scale`: statistics of random attention heads, with scores divided or not divided.
+    """The table `score_scale`: statistics of random attention heads, with scores divided by sqrt(d_k) or not.
 
-    The divisor is sqrt(d_k).
+    It has two rows for each distribution of queries and keys, dimension d_k and seed: without and with the division.
     """
     rows = []
     for (source, mean), d_k, seed in product(MEANS.items(), settings.d_k, seeds):
@@ -54,7 +54,7 @@ def statistics(
     """Statistics of one attention head, by name: score_mean, score_std, entropy_share and gradient.
 
     If `divided`, scores are divided by sqrt(d_k). score_mean and score_std are over all scores. The other two are means
-    over queries: entropy_share is the entropy of the attention weights p divided by ln(n), for n keys, and gradient is
+    over queries with attention weights p: entropy_share is the entropy of p divided by ln(n), for n keys; gradient is
     the trace of the softmax's Jacobian, 1 - sum p^2, which is 0 where one key takes all attention.
     """
     scores = queries @ keys.T / (np.sqrt(keys.shape[1]) if divided else 1)

@@ -38,8 +38,8 @@ BETAS, EPS = (0.9, 0.999), 1e-8
 class TransformerShape(NamedTuple):
     """Sizes and arrangement of a small transformer; `depth` is its number of layers.
 
-    `placement` says where LayerNorm is: pre (before attention and feed-forward), post (after each residual sum) or
-    none. Without `residual` the output of attention or feed-forward replaces the stream instead of being added to it.
+    `placement` says where LayerNorm is: "pre" (before attention and feed-forward), "post" (after each residual sum) or
+    "none". Without `residual` the output of attention or feed-forward replaces the residual stream: nothing is added.
     """
 
     placement: str
@@ -51,10 +51,10 @@ class TransformerShape(NamedTuple):
     residual: bool = True
 
     def parameters(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Yield (name, (inputs, outputs)) for every parameter matrix, in order.
+        """Yield the name and the shape (inputs, outputs) of every parameter matrix, in the order of storage.
 
-        The order is embeddings, layers, last norm, readout. A gain or bias counts as a matrix with 1 input. Only a
-        shape with placement "pre" has a last norm.
+        The order is embeddings, layers, last norm, readout. A gain or bias counts as a matrix with 1 input. There is a
+        last norm for the placement "pre" only.
         """
         d = self.d_model
         yield "token", (self.vocabulary, d)
@@ -67,13 +67,16 @@ class TransformerShape(NamedTuple):
         yield "readout", (d, self.vocabulary)
 
     def matrices(self, rows: Rows) -> Matrices:
-        """The parameter matrices of several transformers, as views of `rows`, which has a row for each of them."""
+        """The parameter matrices of several transformers, as views of `rows`; a row has the parameters of one.
+
+        A matrix has the shape (transformers, inputs, outputs); the order is that of `parameters`.
+        """
         sizes = [size for _, size in self.parameters()]
         parts = rows.split([math.prod(size) for size in sizes], dim=1)
         return [part.view(-1, *size) for part, size in zip(parts, sizes, strict=True)]
 
     def first_layer(self) -> slice:
-        """The slice of a transformer's flat parameter vector that holds the parameters of the first layer."""
+        """The slice of a transformer's row of parameters that holds the parameters of the first layer."""
         sizes = [math.prod(size) for _, size in self.parameters()]
         return slice(sum(sizes[:2]), sum(sizes[:10]))
 
@@ -81,7 +84,7 @@ class TransformerShape(NamedTuple):
 def initial(shape: TransformerShape, seeds: Sequence[int]) -> Rows:
     """Draw the initial parameters of one transformer for each seed, as the rows of a matrix.
 
-    Weight matrices are Xavier-normal, embeddings have variance 0.5, gains are 1 and biases 0.
+    Weight matrices have Xavier's normal distribution, embeddings have variance 0.5, gains are 1 and biases 0.
     """
     rows = []
     for seed in seeds:
@@ -104,7 +107,7 @@ def losses(
 ) -> Float[Tensor, " runs"]:
     """Mean next-token cross-entropy (nats per token) of each transformer on windows of context_length + 1 tokens.
 
-    Before each layer, `observe` is called with the residual streams of all transformers, of shape (runs, tokens, d).
+    `observe` is called before each layer, with the residual streams as one tensor (runs, tokens of all windows, d).
     """
     runs, batch, context, d = *windows.shape[:2], shape.context_length, shape.d_model
     weights = iter(matrices)
@@ -144,11 +147,11 @@ def losses(
 def train(
     shape: TransformerShape, tokens: Tokens, runs: Sequence[tuple[float, int]], steps: int
 ) -> tuple[Float[np.ndarray, "runs steps"], Rows]:
-    """Train a transformer for each of `runs` (learning rate, seed); return the losses and the final parameters.
+    """Train a transformer for each (learning rate, seed) in `runs`; return training losses and final parameters.
 
-    The loss of a step, in nats per token, is computed on the step's batch before the update; a loss that is NaN is
-    given as infinity. Adam has a constant learning rate, and gradients are not clipped. Runs of equal seed share
-    initialisation and batches.
+    The loss of a step, in nats per token, is computed on the step's batch before the update; infinity stands for NaN.
+    Adam has a constant learning rate, and gradients are not clipped. Runs of equal seed have equal initial parameters
+    and batches.
     """
     draws = {seed: generator(Stream.PLACEMENT_BATCHES, seed) for _, seed in runs}
     parameters = initial(shape, [seed for _, seed in runs])
@@ -171,9 +174,9 @@ def train(
 
 
 def reduce_vocabulary(tokens: Tokens, size: int) -> Int[np.ndarray, " n"]:
-    """Renumber `tokens` by falling frequency, from 0, so that `size` ids are enough.
+    """Replace token ids by their ranks in frequency, from 0 for the most frequent id, so that `size` ids are enough.
 
-    All tokens that would get an id above `size` - 1 get the id `size` - 1.
+    All ids with a rank above `size` - 1 get the id `size` - 1.
     """
     values, inverse, counts = np.unique(tokens, return_inverse=True, return_counts=True)
     rank = np.empty(len(values), dtype=np.int64)
@@ -184,9 +187,9 @@ def reduce_vocabulary(tokens: Tokens, size: int) -> Int[np.ndarray, " n"]:
 def untrained_norms(
     shape: TransformerShape, tokens: Tokens, seeds: Sequence[int]
 ) -> Float[np.ndarray, " runs"]:
-    """The length of the loss's gradient in the first layer of each untrained transformer, on its first batch.
+    """The length of the loss's gradient in the first layer's parameters, for one untrained transformer per seed.
 
-    There is one transformer for each seed. A length that is NaN is given as infinity.
+    The loss is that of one training batch. Infinity stands for NaN.
     """
     parameters = initial(shape, seeds)
     gradient = torch.zeros_like(parameters)

@@ -23,7 +23,10 @@ Candidates = Sequence[tuple[int, list[int]]]
 
 
 def windows(tokens: list[int], shortest: int, longest: int) -> Iterator[list[int]]:
-    """Cut token ids into consecutive windows of `longest` tokens; a last, shorter one needs at least `shortest`."""
+    """Cut token ids into consecutive windows of `longest` tokens.
+
+    The last window may be shorter; it is left out if it has fewer than `shortest` tokens.
+    """
     for start in range(0, len(tokens), longest):
         window = tokens[start : start + longest]
         if len(window) >= shortest:
@@ -42,9 +45,9 @@ _END = re.compile(rf"([{_STOPS}]|{_WIDE.pattern})$")
 def sentences(text: str) -> list[str]:
     """Split `text` into sentences: at line ends, and after full stops, question marks and exclamation marks.
 
-    The marks are those of many scripts. A mark ends a sentence if a space and a capital follow, or a letter of a script
-    or text without capitals; a Chinese or Japanese mark always does. Pieces without a mark at the end, such as
-    headings, are left out; if no piece has a mark, all are kept.
+    A mark ends a sentence if a space and a capital follow; in a text or script without capitals, any letter will do.
+    After a Chinese or Japanese mark, nothing need follow. Pieces that do not end in a mark, such as headings, are left
+    out; if no piece does, all are kept.
     """
     without_capitals = text == text.lower()
 
@@ -60,8 +63,8 @@ def sentences(text: str) -> list[str]:
 def candidates(kind: str, settings: Contexts, texts: Sequence[str], tokenizer: Tokenizer) -> Candidates:
     """The windows or sentences of `texts` whose number of tokens `settings` allow, in the order of `texts`.
 
-    `kind` is "long" for windows, or "sentences". `texts` are documents, or single sentences if `settings` has a source
-    of sentences. A candidate is a pair of the number of its text and its token ids.
+    `kind` is "long" for windows, or "sentences". `texts` are documents; for sentences from a source of their own, each
+    text is a sentence. Each result is a pair: the index in `texts` of the text that it comes from, and its token ids.
     """
     if kind == "sentences" and not settings.source:
         pairs = [(document, sentence) for document, text in enumerate(texts) for sentence in sentences(text)]
@@ -81,7 +84,7 @@ def choose(kind: str, found: Candidates, number: int, seed: int) -> pd.DataFrame
     """Choose `number` of the candidates `found` at random, and return them as rows of the table `contexts`.
 
     The rows are in the order of `found`. The columns are texts (`kind`, "long" or "sentences"), context (numbers from
-    0), document, and tokens (a list of token ids).
+    0), document (the index of its text), and tokens (a list of token ids).
     """
     order = generator(Stream.TEXT_SELECTION, seed, KINDS.index(kind)).permutation(len(found))
     rows = [(kind, context, *found[i]) for context, i in enumerate(sorted(order[:number]))]

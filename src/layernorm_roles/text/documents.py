@@ -21,10 +21,10 @@ LICENCE = "CC BY-SA (English Wikipedia, the dump excerpt in gensim's package)"
 
 
 def read(source: Source, folder: Path | None = None) -> Iterator[str]:
-    """Yield the documents of a text source as plain text, in order; blank ones are left out.
+    """Yield the documents of a text source as plain text, in order; blank documents are left out.
 
-    At most `source.limit` documents are yielded. `folder` has the file that `downloads.download` wrote for a source of
-    kind hub. Raises ValueError if a file is missing or cannot be read.
+    At most `source.limit` documents are yielded. For a source of kind hub, `folder` has the file that
+    `downloads.download` wrote for it. Raises ValueError if a file is missing or cannot be read.
     """
     if source.kind == "hub":
         texts = (row[source.column] for row in downloads.read(source, folder))
@@ -41,8 +41,8 @@ def licence(source: Source) -> str:
 def labelled(source: Source, folder: Path) -> Iterator[tuple[str, int]]:
     """Yield (sentence, class) for each row of a labelled dataset from the Hugging Face hub, such as SST-2.
 
-    `source` names the columns (column and label_column). `folder` has the file that `downloads.download` wrote for it.
-    Raises ValueError if the file is missing or damaged.
+    `source.column` and `source.label_column` name the two columns. `folder` has the file that `downloads.download`
+    wrote. Raises ValueError if the file is missing or damaged.
     """
     for row in downloads.read(source, folder):
         yield row[source.column], row[source.label_column]
@@ -62,9 +62,9 @@ def _wikipedia_sample(source: Source) -> Iterator[str]:
 
 
 def clean(wikitext: str) -> str:
-    """The plain text of a Wikipedia article: no templates, tables, references, files or categories.
+    """The plain text of a Wikipedia article, without templates, tables, references, files and categories.
 
-    The Hugging Face dataset `wikipedia` removes these with the same parser, mwparserfromhell.
+    The package mwparserfromhell parses it, as for the Hugging Face dataset `wikipedia`.
     """
     import mwparserfromhell
 

@@ -17,9 +17,9 @@ TOGETHER = 1000
 
 
 def download(source: Source, path: str | Path) -> int:
-    """Download the documents or sentences of `source`, a source of kind hub, to a Parquet file; return their number.
+    """Download the texts of `source`, which must be of kind hub, to a Parquet file at `path`; return their number.
 
-    The dataset lies on the Hugging Face hub or in a local folder with the hub's layout. Raises ValueError if it cannot
+    The dataset is on the Hugging Face hub, or in a local folder with the hub's layout. Raises ValueError if it cannot
     be loaded, lacks a column, or has no texts.
     """
     rows, fields = _rows_of_hub(source), [(source.column, pa.large_string())]
@@ -39,7 +39,7 @@ def download(source: Source, path: str | Path) -> int:
 
 
 def read(source: Source, folder: Path | None) -> Iterator[dict[str, Any]]:
-    """Yield the rows, as dicts by column name, of the file that `download` wrote for `source` to `folder`.
+    """Yield the rows of the file that `download` wrote for `source` in `folder`, as dicts by column name.
 
     Raises ValueError if the file is missing or damaged, or if `folder` is None.
     """
@@ -53,10 +53,10 @@ def read(source: Source, folder: Path | None) -> Iterator[dict[str, Any]]:
 
 
 def joined(rows: Iterator[Mapping[str, Any]], source: Source) -> Iterator[str]:
-    """Yield the texts in the rows of a dataset, joined to documents if `source.joined_by` names a column.
+    """Yield the texts in the rows of a dataset, joined into documents if `source.joined_by` names a column.
 
-    Neighbouring rows with equal values in that column, as in SQuAD, become one document: their texts, without
-    repetitions, each on a line.
+    Neighbouring rows with equal values in that column, as in SQuAD, become one document. It has their texts, each on a
+    line, but equal texts once.
     """
     if source.joined_by is None:
         yield from (row[source.column] for row in rows)

@@ -27,12 +27,12 @@ PARTS = ("training", "validation", "held_out")
 
 
 def prepare(settings: Text, folder: str | Path, seed: int, downloads: str | Path | None = None) -> None:
-    """Make a tokenizer, token streams and contexts (texts for tests) from a corpus, and write them to `folder`.
+    """Make a tokenizer, token streams, contexts and a manifest from a corpus, and write them to `folder`.
 
-    A manifest is written beside them. The folder has the name of the text in config.yaml, and `PreparedText` has the
-    names of the files. `downloads` is the folder to which sources of kind hub were downloaded. `seed` decides which
-    contexts are chosen and, later, BERT's validation windows. Raises ValueError if a source cannot be read or the
-    corpus is too small.
+    Token streams are the token ids of the documents for training and for validation; contexts are texts on which
+    attention keys are tested. The folder has the name of the text in config.yaml. `downloads` is the folder to which
+    sources of kind hub were downloaded. `seed` decides which contexts are chosen and, later, BERT's validation windows.
+    Raises ValueError if a source cannot be read or the corpus is too small.
     """
     out = PreparedText(Path(folder))
     out.folder.mkdir(parents=True, exist_ok=True)

@@ -25,36 +25,36 @@ class PreparedText:
 
     @property
     def tokenizer(self) -> Path:
-        """The path of the tokenizer, a JSON file of the package tokenizers."""
+        """The path of the tokenizer, a JSON file for the package tokenizers."""
         return self.folder / TEXT_FILES["tokenizer"]
 
     @property
     def contexts(self) -> Path:
-        """The path of the Parquet table `contexts`, the held-out texts on which models' attention is tested."""
+        """The path of the Parquet table `contexts`, the texts on which models' attention keys are tested."""
         return self.folder / TEXT_FILES["contexts"]
 
     @property
     def manifest(self) -> Path:
-        """The path of manifest.json: source, licence, split, seed, checksums, numbers of documents and tokens."""
+        """The path of manifest.json, which states source, licence, split, seed, checksums and sizes of the text."""
         return self.folder / TEXT_FILES["manifest"]
 
     def tokens(self, part: str) -> Path:
-        """The path of the .npy file with the token ids of all documents in a set.
+        """The path of the .npy file with the token ids of all documents for training, or for validation.
 
-        `part` names the set, "training" or "validation".
+        `part` is "training" or "validation".
         """
         return self.folder / TEXT_FILES[part]
 
     @property
     def seed(self) -> int:
-        """The random seed, by the manifest, with which contexts and BERT's validation windows are chosen."""
+        """The random seed in the manifest, with which contexts and BERT's validation windows are chosen."""
         return read_manifest(self.manifest)["seed"]
 
     def content_hash(self) -> str:
-        """The SHA-256 that identifies what models are trained on: tokenizer, both token streams and seed.
+        """The SHA-256 in the manifest that identifies what models are trained on: tokenizer, token streams and seed.
 
-        It is read from the manifest. Raises ValueError if the manifest is missing or damaged, or contradicts the stored
-        checksum of a file beside it.
+        The streams are of the training and of the validation documents. Raises ValueError if the manifest is missing or
+        damaged, or contradicts the stored checksum of a file beside it.
         """
         manifest = read_manifest(self.manifest)
         for name, digest in manifest["sha256"].items():
@@ -67,5 +67,8 @@ class PreparedText:
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
-    """The content of a prepared text's manifest.json. Raises ValueError if the file is missing or damaged."""
+    """The content of a prepared text's manifest.json, as a dict.
+
+    Raises ValueError if the file is missing or damaged.
+    """
     return json.loads(files.read_bytes(path))

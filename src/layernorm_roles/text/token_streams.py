@@ -25,8 +25,8 @@ def encode(texts: Iterable[str], tokenizer: Tokenizer) -> Iterator[list[int]]:
 class TokenStreamWriter:
     """Collects the token ids of documents in a temporary file, so that a corpus need not fit in memory.
 
-    No separator stands between documents, as in the paper's released code. The temporary file has no name; it lies on
-    the disk of `folder`. `entries` is the size of the vocabulary.
+    No separator stands between documents, as in the paper's released code. The temporary file lies on the disk of
+    `folder`. A token takes 16 bits if `entries`, the size of the vocabulary, is at most 65,536, else 32.
     """
 
     def __init__(self, entries: int, folder: Path):
@@ -36,12 +36,15 @@ class TokenStreamWriter:
         self._file = tempfile.TemporaryFile(dir=folder)
 
     def add(self, ids: list[int]) -> None:
-        """Append the token ids of a document to the stream."""
+        """Append the token ids of a document to those collected so far."""
         self._file.write(np.asarray(ids, self.dtype).tobytes())
         self.size += len(ids)
 
     def save(self, path: Path) -> None:
-        """Write the collected token ids to `path`, a .npy file of unsigned integers of 16 or 32 bits."""
+        """Write the collected token ids to `path`, a .npy file of unsigned integers of 16 or 32 bits.
+
+        Nothing can be added afterwards.
+        """
         with self._file, files.atomic_write(path) as partial:
             self._file.flush()
             stream = np.lib.format.open_memmap(partial, "w+", self.dtype, (self.size,))
@@ -50,7 +53,7 @@ class TokenStreamWriter:
 
 
 def read_stream(path: str | Path, vocabulary: int, window: int) -> Integer[np.ndarray, " tokens"]:
-    """The token ids of a text, as a memory-mapped array, from the .npy file `path`.
+    """The token ids of a text, as a memory-mapped array, from the .npy file at `path`.
 
     `window` is the number of tokens that a model reads at once, and `vocabulary` the number of entries of its
     vocabulary. Raises ValueError if the file is missing or damaged, if it has no more than `window` tokens, or if a

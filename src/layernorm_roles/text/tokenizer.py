@@ -17,7 +17,10 @@ def _byte_level(model: models.Model) -> Tokenizer:
 
 
 def train(texts: Iterable[str], vocabulary: int) -> Tokenizer:
-    """A byte-level BPE tokenizer trained on `texts`, with `vocabulary` entries, or fewer if the texts give no more."""
+    """A byte-level BPE tokenizer that is trained on `texts`, with at most `vocabulary` entries.
+
+    It has fewer entries only if the texts give no more.
+    """
     tokenizer = _byte_level(models.BPE())
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(vocab_size=vocabulary, initial_alphabet=alphabet, show_progress=False)
@@ -40,7 +43,10 @@ def gpt2() -> Tokenizer:
 
 
 def load(path: str | Path) -> Tokenizer:
-    """Load a tokenizer from a JSON file of the package tokenizers; raises ValueError if it is missing or damaged."""
+    """Load a tokenizer from a JSON file of the package tokenizers.
+
+    Raises ValueError if the file is missing or damaged.
+    """
     files.verify(path)
     try:
         return Tokenizer.from_file(str(path))

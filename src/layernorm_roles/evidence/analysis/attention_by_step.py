@@ -20,13 +20,13 @@ RUN = ["model", *language_model.RUN]
 
 
 def onsets(attention: pd.DataFrame) -> pd.DataFrame:
-    """Return, for each training run that has attention, the step at which the run begins to attend.
+    """Return, for each run with attention, the training step at which attention scores begin to matter to its loss.
 
-    `attention` is the table language_model_attention. A run begins to attend once setting all attention scores to 0
-    adds at least ONSET nats per token to its validation loss. Columns: model, variant, seed, base_learning_rate and
-    steps (the length of the run); onset, the first such measured step, NaN if there is none; last_step, the last
-    measured step; input_rms, the root mean square of attention's input, averaged over layers, at the measured step
-    nearest to EARLY times steps.
+    `attention` is the table language_model_attention. Columns: model, variant, seed, base_learning_rate; steps, the
+    length of the run; onset, the first measured step at which setting all attention scores to 0 adds at least 0.02
+    (ONSET) nats per token to the validation loss, NaN if there is none; last_step, the last measured step; input_rms,
+    the root mean square of attention's input, averaged over layers, at the measured step nearest to a tenth (EARLY) of
+    the run.
     """
     rows = []
     for run, part in attention.groupby(RUN):
@@ -54,9 +54,9 @@ FAMILIES = {(True, True): "layernorm", (True, False): "projection", (False, True
 def dose(variant: str, norms: Mapping[str, Any], d_model: int = 1) -> Dose | None:
     """Return the built-in norm of which a variant is a multiple, and the factor, for vectors of size `d_model`.
 
-    `norms` has the norms that a configuration adds, by name. By default a division by d in a norm is ignored. The
-    result is None if the variant is no multiple: if it learns a gain, is a user's own class, neither projects nor
-    scales, or has different norms for keys and values.
+    `norms` has the norms that a configuration adds, by name. If the variant divides by the size of its vectors, the
+    factor includes this division; a `d_model` of 1 leaves it out. The result is None if the variant is no multiple: if
+    it learns anything, is a user's own class, neither projects nor scales, or has different norms for keys and values.
     """
     entry = norms.get(variant, variant)
     both = maps(scaled(**entry) if isinstance(entry, Mapping) else entry)

@@ -24,7 +24,7 @@ def half_width(values: Values) -> float:
 
 
 class Estimate(NamedTuple):
-    """A mean over seeds and the ends of its 95 % interval."""
+    """A measured number, mostly a mean over seeds, and the two ends of its 95 % interval."""
 
     mean: float
     low: float
@@ -34,10 +34,10 @@ class Estimate(NamedTuple):
     def of(cls, values: Values) -> "Estimate":
         """Return the mean of `values`, one for each seed, with Student's 95 % interval.
 
-        The interval of a single value has length 0. If a value is NaN, so is the result. An infinite value belongs to a
-        diverged run, which is worse by an unknown amount, and makes the mean infinite. The interval is then the limit
-        of Student's as the infinite values grow together: with plus infinity the upper end is infinite, and the lower
-        end is plus infinity if nearly all runs diverged, otherwise minus infinity.
+        The interval of a single value has length 0. If a value is NaN, mean and interval are NaN. An infinite value
+        stands for a diverged run, and makes the mean infinite. If plus infinity is among the values, the upper end is
+        plus infinity, and the lower end is minus infinity, unless nearly all values are infinite: then it is plus
+        infinity.
         """
         values = np.asarray(values, dtype=float)
         if np.isinf(values).any() and not np.isnan(values).any():
@@ -85,8 +85,8 @@ def binomial(hits: int, n: int) -> Estimate:
 def percent_over_seeds(percent: Values, n: int) -> Estimate:
     """Return the mean of percentages, one for each seed, with its 95 % interval.
 
-    `n` is the number of cases behind all percentages together. The interval is Student's over seeds. If all percentages
-    are 0, or all are 100, it is Clopper and Pearson's for `n` independent cases.
+    `n` is the number of cases, such as keys, behind all percentages together. The interval is Student's over seeds. If
+    all percentages are 0, or all are 100, it is Clopper and Pearson's for `n` independent cases.
     """
     estimate = Estimate.of(percent)
     if estimate.mean in (0, 100) and estimate.low == estimate.high:
@@ -97,7 +97,7 @@ def percent_over_seeds(percent: Values, n: int) -> Estimate:
 def p_value(estimate: Estimate, n: int) -> float:
     """Return the two-sided p-value of Student's t-test that the mean of `n` values is 0.
 
-    It follows from the 95 % interval of `estimate`; it is NaN if that is infinite or asymmetric, or if `n` is below 2.
+    It follows from the 95 % interval of `estimate`; it is NaN if the interval is infinite or asymmetric, or if `n` < 2.
     """
     mean, low, high = estimate
     if n < 2 or not np.isfinite(estimate).all() or not np.isclose(high - mean, mean - low, rtol=1e-6, atol=0):
@@ -109,7 +109,7 @@ def p_value(estimate: Estimate, n: int) -> float:
 def holm(p: Mapping[str, float]) -> dict[str, float]:
     """Return the p-values of hypotheses, by name, adjusted by Holm's (1979) method.
 
-    A NaN stays NaN, but counts in the number of hypotheses.
+    A p-value of NaN stays NaN, but counts in the number of hypotheses by which the others are adjusted.
     """
     adjusted, least, left = dict(p), 0.0, len(p)
     for name in sorted((name for name in p if np.isfinite(p[name])), key=p.__getitem__):
@@ -125,13 +125,13 @@ def _best(values: pd.DataFrame) -> object:
 
 
 def cross_fitted(values: pd.DataFrame) -> pd.Series:
-    """Return, for each seed, the setting (such as a learning rate) that the other half of the seeds chooses.
+    """Return, for each seed, the setting (such as a rate) that is best in the half of the seeds without this seed.
 
     `values` has one row for each seed and one column for each setting; less is better, and a failed run has infinity.
-    Settings that some seed lacks are left out. Every second one of the sorted seeds belongs to the first half. A half
-    chooses the setting with the fewest infinite values and, among several, the one with the lowest mean of the finite
-    values. Thus no seed helps to choose its setting, and the mean over seeds is not biased towards lucky runs; its
-    interval is Student's, with the two chosen settings taken as given. The result is empty for a single seed.
+    Settings that lack a value for some seed are left out. The sorted seeds go alternately into two halves. The best
+    setting in a half has the fewest infinite values and, among several such settings, the lowest mean of the finite
+    values. Thus no seed helps to choose its own setting, and the mean over seeds is not biased towards lucky runs. The
+    result is empty for a single seed.
     """
     values = values.dropna(axis="columns").sort_index()
     if len(values) < 2 or values.empty:
@@ -142,13 +142,13 @@ def cross_fitted(values: pd.DataFrame) -> pd.Series:
 
 
 def rates_chosen_by_others(runs: pd.DataFrame, worse: str, inside: int) -> pd.DataFrame:
-    """Return, for each variant and seed, the learning rate that is best for the other half of the variant's seeds.
+    """Return, for each variant and seed, the learning rate that is best in the half of the seeds without this seed.
 
-    `runs` has a row for each run, with infinity in column `worse` if the run failed. Every second seed of a variant
-    belongs to the first half. For a half, the best rate has the fewest failed runs and, among several, the lowest mean
-    of `worse`. Columns: variant, seed, base_learning_rate, at_end (whether at least `inside` rates were tried and the
-    best is the lowest or highest of them, so that a better one may lie beyond). A variant with several rates but a
-    single seed has no row.
+    `runs` has a row for each run; the column called `worse` is the number to be kept low, infinite if the run failed. A
+    variant's sorted seeds go alternately into two halves. The best rate in a half has the fewest failed runs and, among
+    several such rates, the lowest mean of `worse`. Columns: variant, seed, base_learning_rate, at_end (whether at least
+    `inside` rates were tried and the best is the lowest or highest of them). A variant with several rates but a single
+    seed has no row.
     """
     rows = []
     for variant, part in runs.groupby("variant"):
@@ -162,7 +162,10 @@ def rates_chosen_by_others(runs: pd.DataFrame, worse: str, inside: int) -> pd.Da
 
 
 def span(values: Values, form: str = ",") -> str:
-    """The text "low to high" of the smallest and the largest value in format `form`; one number if they are equal."""
+    """The smallest and the largest value as a text such as "3 to 1,200"; a single number if both are written alike.
+
+    `form` is Python's format specification for both numbers.
+    """
     low, high = (f"{end:{form}}" for end in (min(values), max(values)))
     return low if low == high else f"{low} to {high}"
 
@@ -170,13 +173,13 @@ def span(values: Values, form: str = ",") -> str:
 def log_ratio(
     numerator: pd.Series, denominator: pd.Series, at_least: tuple[pd.Series, pd.Series]
 ) -> Estimate:
-    """Return the mean of log(numerator / denominator) over the seeds that both series have, with its 95 % interval.
+    """Return the mean of log(numerator / denominator) over the seeds in both indices, with its 95 % interval.
 
-    A missing value (NaN) belongs to a run that did not reach its goal; a lower bound from `at_least`, a pair of series
-    for numerator and denominator, replaces it. If only numerators are missing, the mean is a lower bound and the upper
-    end is infinite. If only denominators are missing, the mean is an upper bound and the lower end is minus infinity.
-    If both happen, or no seed has a value, the mean is NaN and both ends are infinite. A seed that lacks both values
-    counts as a difference of 0 but not as evidence for it: an end that does not exclude a ratio of 1 is then infinite.
+    NaN stands for a run that did not reach its goal; the pair `at_least` has series of lower bounds that replace NaN in
+    numerator and denominator. If only numerators are NaN, the mean is a lower bound and the upper end is infinite. If
+    only denominators are NaN, the mean is an upper bound and the lower end is minus infinity. If both happen, in
+    different seeds, or no seed has a number, the mean is NaN and both ends are infinite. A seed with NaN in both counts
+    as a ratio of 1; as this is a guess, a lower end <= 0 is then made minus infinity, an upper end >= 0 infinity.
     """
     seeds = numerator.index.intersection(denominator.index)
     top, bottom = numerator[seeds], denominator[seeds]
@@ -196,12 +199,12 @@ def log_ratio(
 def two_by_two(
     values: pd.DataFrame, large: tuple[str, str], small: tuple[str, str], other: str
 ) -> pd.DataFrame:
-    """Return the main effects and the interaction of size and another factor, for each seed that has all four values.
+    """Return the effects of size and another factor, and their interaction, for each seed that has all four values.
 
-    `values` has one row for each seed and one column for each variant. `large` and `small` each name two variants, with
-    the other factor and without it. Columns: size, the large minus the small variants, averaged over the other factor;
-    `other`, the variants with the factor minus those without it, averaged over both sizes; interaction, the effect of
-    the other factor at the large size minus its effect at the small size.
+    `values` has one row for each seed and one column for each variant. `large` and `small` each name two variants,
+    first with the other factor, then without it; `other` names the factor. Columns: size, the large minus the small
+    variants, averaged over the other factor; `other`, the variants with the factor minus those without it, averaged
+    over both sizes; interaction, the effect of the factor at the large size minus its effect at the small size.
     """
     values = values[[*large, *small]].dropna()
     with_large, without_large, with_small, without_small = (values[name] for name in values)

@@ -18,10 +18,10 @@ def in_heads(keys: pd.DataFrame) -> pd.DataFrame:
 
 
 def narrower(keys: pd.DataFrame, model: str) -> dict[int, str]:
-    """Return, by d_head, the models that differ from `model` in having narrower heads.
+    """Return the names of the models that are like `model` but have narrower heads, by d_head, the narrowest first.
 
-    They have the d_model and the context length of `model`. `keys` is the table key_selectability. The narrowest heads
-    come first; of several models with one width, the first in the table is taken. Empty if there are none.
+    They have the d_model and the context length of `model`. `keys` is the table key_selectability. If several models
+    have heads of one width, the first in the table is taken. The result is empty if the table has no such model.
     """
     stream = keys[(keys.site == "after_norm") & (keys.texts == "long") & (keys.variant == "layernorm")]
     sizes = stream.groupby("model", sort=False)[["dimensions", "n_keys"]].max()
@@ -36,9 +36,9 @@ def narrower(keys: pd.DataFrame, model: str) -> dict[int, str]:
 def by_width(keys: pd.DataFrame) -> pd.DataFrame:
     """Return the percentage of unselectable keys in the heads of models with LayerNorm on long contexts, by layer.
 
-    `keys` is the table key_selectability. Columns: model, causal (whether only the keys before a key are its rivals),
-    checkpoint, layer, d_head, n_keys (mean, rounded), percent (mean over seeds, contexts and heads), low, high (95 %
-    interval over seeds), seeds (their number).
+    `keys` is the table key_selectability. Columns: model, causal (whether a key has to beat only the keys before it),
+    checkpoint (initial or final), layer, d_head, n_keys (of a context, mean), percent (mean over seeds, contexts and
+    heads), low, high (95 % interval over seeds), seeds (their number).
     """
     rows = []
     here = in_heads(keys)
@@ -54,8 +54,8 @@ def by_width(keys: pd.DataFrame) -> pd.DataFrame:
 def gaussian_percent(keys: pd.DataFrame, fewer: int = 0) -> float:
     """Return the percentage of Gaussian keys that are expected to be unselectable, averaged over the rows of `keys`.
 
-    Each row, from the table key_selectability, gives a number of keys, their dimension, from which `fewer` is
-    subtracted, and whether a key's rivals are all other keys or (causal) only those before it. NaN without rows.
+    A row, from the table key_selectability, gives the number of keys, their dimension, from which `fewer` is
+    subtracted, and whether a key has to beat all keys or (causal) only those before it. The result is NaN without rows.
     """
     sizes = keys.groupby(["n_keys", "dimensions", "causal"]).size()
     expected = [expected_unselectable(int(n), int(d) - fewer, bool(causal)) for n, d, causal in sizes.index]
@@ -64,13 +64,13 @@ def gaussian_percent(keys: pd.DataFrame, fewer: int = 0) -> float:
 
 
 def shares_reached(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """Return the percentage of keys in heads that can get a given share of a query's attention.
+    """Return the percentage of keys in heads that can get half, a tenth or a hundredth of a query's attention.
 
-    `ceilings` is the table language_model_ceilings. There is one row for each model, variant, checkpoint, set of
-    queries and threshold in THRESHOLDS, a share of attention. Columns: model, d_head, variant, checkpoint, queries,
-    n_keys (mean, rounded), threshold, percent (of keys to which some query of the set gives the threshold, or may give
-    it within its bounds; mean over seeds, layers, heads and contexts), low, high (95 % interval over seeds), seeds
-    (their number). Queries of the context (set `OWN`) see the keys up to their position; other sets see all keys.
+    `ceilings` is the table language_model_ceilings. Columns: model, d_head, variant, checkpoint, queries (the set of
+    queries), n_keys (of a context, mean), threshold (the share of attention, 0..1), percent (of keys to which some
+    query of the set can give this share, or may within certified bounds; mean over seeds, layers, heads and contexts),
+    low, high (95 % interval over seeds), seeds (their number). The set "own" has the queries of the context, which see
+    the keys up to their position; queries of other sets see all keys.
     """
     place = ["model", "dimensions", "variant", "checkpoint", "queries"]
     rows, together = [], ceilings[ceilings.layer.isna()]

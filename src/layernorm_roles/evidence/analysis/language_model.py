@@ -37,11 +37,11 @@ def ends(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
 
 
 def runs_at_best_rate(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
-    """Return the last row of a model's longest runs: for each variant and seed, the run at the best learning rate.
+    """Return the last row of each of a model's longest runs at the best learning rate: one for each variant and seed.
 
-    `metrics` is the table language_model_metrics. The other half of the seeds chooses the rate of a seed: it has the
-    fewest failed runs and, among several, the lowest mean validation loss. The column at_end says whether the rate is
-    the lowest or the highest of three or more.
+    `metrics` is the table language_model_metrics. The best rate for a seed is found in the half of the variant's seeds
+    without it: the rate with the fewest failed runs and, among several such rates, the lowest mean validation loss. The
+    column at_end says whether the rate is the lowest or the highest of three or more.
     """
     runs = ends(metrics, model)
     runs = runs[runs.steps == runs.steps.max()]
@@ -53,13 +53,13 @@ def runs_at_best_rate(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
 def final_losses(metrics: pd.DataFrame, model: str, column: str = "valid_loss") -> pd.DataFrame:
     """Return a model's final losses at the best learning rates: a row for each seed, a column for each variant.
 
-    `column` names the loss, in nats per token, in `metrics`, the table language_model_metrics.
+    `column` is the loss (nats per token) in `metrics`, the table language_model_metrics; see `runs_at_best_rate`.
     """
     return runs_at_best_rate(metrics, model).pivot(index="seed", columns="variant", values=column)
 
 
 class Attention(NamedTuple):
-    """The validation loss of a model without attention, and how much attention with LayerNorm lowers it."""
+    """The validation loss (nats per token) without attention, and by how much attention with LayerNorm lowers it."""
 
     bare: float
     """Mean validation loss of the model without attention, in nats per token."""
@@ -67,7 +67,7 @@ class Attention(NamedTuple):
     """How far, in nats per token, the mean validation loss with LayerNorm and attention is below that without."""
 
     def learnt(self, share: float) -> float:
-        """Return the validation loss, in nats per token, of a run that gains a share of what attention is worth.
+        """Return the validation loss (nats per token) of a run that gains a share of what attention is worth.
 
         It is the loss without attention minus `share` (0..1) times the amount by which attention lowers it.
         """
@@ -75,10 +75,10 @@ class Attention(NamedTuple):
 
 
 def attention(metrics: pd.DataFrame, model: str) -> Attention:
-    """Return a model's validation loss without attention, and how much attention with LayerNorm lowers it.
+    """Return a model's validation loss without attention, and by how much attention with LayerNorm lowers it.
 
-    Both are means over the seeds of the longest runs, in nats per token. They are NaN where the table
-    language_model_metrics lacks LayerNorm or runs without attention.
+    Both are means over seeds, in nats per token, from the runs with the most steps. A number is NaN if the table
+    language_model_metrics (`metrics`) lacks the runs that it is computed from.
     """
     bare = losses_without_attention(metrics, model).mean()
     return Attention(bare, bare - losses_of(metrics, model, "layernorm").mean())
@@ -101,7 +101,7 @@ def losses_of(metrics: pd.DataFrame, model: str, variant: str) -> pd.Series:
 def losses_without_attention(metrics: pd.DataFrame, model: str) -> pd.Series:
     """Return the final validation losses of a model without attention, by seed, in nats per token.
 
-    If the model has no such runs, they are those of the model that BASELINES puts in its place; empty without any.
+    If the model has no such runs, those of its stand-in in the constant BASELINES are taken, if there are any.
     """
     own = losses_of(metrics, model, NO_ATTENTION_VARIANT)
     return own if len(own) else losses_of(metrics, BASELINES.get(model, model), NO_ATTENTION_VARIANT)
@@ -110,9 +110,9 @@ def losses_without_attention(metrics: pd.DataFrame, model: str) -> pd.Series:
 def worth_of_attention(metrics: pd.DataFrame, model: str, variant: str) -> pd.Series:
     """Return, for each seed, by how many nats per token attention lowers the final validation loss of a variant.
 
-    The value is the loss without attention minus the loss of `variant` with an equal seed. Models in BASELINES are
-    compared with the mean loss without attention, which hardly differs between seeds. Empty if the table
-    language_model_metrics lacks either loss.
+    The value is the loss without attention minus the loss of `variant` with an equal seed. For a model in BASELINES,
+    which is not trained without attention, the mean loss of another model without attention stands in. The result is
+    empty if the table language_model_metrics (`metrics`) lacks either loss.
     """
     bare, losses = losses_without_attention(metrics, model), losses_of(metrics, model, variant)
     return ((bare.mean() if model in BASELINES else bare) - losses).dropna()
@@ -121,8 +121,8 @@ def worth_of_attention(metrics: pd.DataFrame, model: str, variant: str) -> pd.Se
 def gain_over_unigram(metrics: pd.DataFrame, model: str, variant: str) -> pd.Series:
     """Return, for each seed, by how many nats per token a variant's final validation loss is below the unigram loss.
 
-    The unigram loss is that of a model that knows only how frequent the tokens are. The result is empty if the table
-    lacks the variant, or if the model's task has no unigram loss.
+    The unigram loss is the loss of predicting tokens by their frequencies alone. The result is empty if `metrics`, the
+    table language_model_metrics, lacks the variant, or if the model's task has no unigram loss.
     """
     runs = runs_at_best_rate(metrics, model).set_index("seed").sort_index()
     runs = runs[runs.variant == variant]
@@ -132,10 +132,10 @@ def gain_over_unigram(metrics: pd.DataFrame, model: str, variant: str) -> pd.Ser
 def baselines(metrics: pd.DataFrame) -> pd.DataFrame:
     """Return the final validation losses of models and variants beside two baselines, in nats per token.
 
-    Models with one rate and one length are taken from table language_model_metrics. Columns: model, variant, seeds,
-    step, valid_loss, unigram_loss, no_attention_loss (means over seeds; NaN if missing), gain_over_unigram and
-    worth_of_attention (how far valid_loss is below the two, with equal seeds). valid_loss and the last two also have
-    columns ending in _low and _high (95 % interval over seeds; NaN for fewer than two).
+    `metrics` is the table language_model_metrics; models with a single learning rate and number of steps are taken.
+    Columns: model, variant, seeds, step (the last), valid_loss, unigram_loss and no_attention_loss (means over seeds),
+    gain_over_unigram, worth_of_attention (the first and second baseline minus valid_loss, for equal seeds). valid_loss
+    and the last two have columns ending in _low and _high, too (95 % interval over seeds).
     """
     rows = []
     for model, losses in of_single_points(metrics).groupby("model", sort=False):
@@ -155,12 +155,12 @@ def baselines(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 def losses_by_rate(metrics: pd.DataFrame, share: float) -> pd.DataFrame:
-    """Return the final losses of models with several learning rates or lengths, by length, variant and rate.
+    """Return the final losses of models that were trained with several learning rates or numbers of steps.
 
-    `metrics`: table language_model_metrics. Columns: model, steps, variant, base_learning_rate, runs, diverged and
-    learnt (numbers of runs), train_loss and valid_loss (nats per token, means over runs that did not diverge),
-    valid_loss_low and valid_loss_high (95 % interval; NaN for fewer than two). A run has learnt if its validation loss
-    is below the loss without attention by `share` (0..1) of the amount by which LayerNorm's is.
+    `metrics` is the table language_model_metrics. Columns: model, steps, variant, base_learning_rate; runs, diverged
+    and learnt (numbers of runs); train_loss and valid_loss (nats per token, means over runs that did not diverge);
+    valid_loss_low and valid_loss_high (95 % interval; NaN for one run). A run has learnt if its validation loss is
+    below the loss without attention by at least `share` (0..1) of the amount by which LayerNorm is.
     """
     single, rows, place = set(of_single_points(metrics).model), [], ["steps", "variant", "base_learning_rate"]
     for model, own in metrics[~metrics.model.isin(single)].groupby("model", sort=False):
@@ -180,12 +180,12 @@ def losses_by_rate(metrics: pd.DataFrame, share: float) -> pd.DataFrame:
 def unselectable_shares(keys: pd.DataFrame, causal: bool = False, **where: str) -> pd.DataFrame:
     """Return the percentage of unselectable keys for each model, variant, site, checkpoint and layer.
 
-    `keys` is the table key_selectability; `where` gives the values that rows must have in its columns. A key's rivals
-    are all keys of its context or, with `causal`, those before it. Columns: model, variant, site, checkpoint, layer,
-    percent (mean over seeds, contexts and heads), low, high (95 % interval), seeds and contexts (numbers),
-    borderline_percent (keys that the data's precision cannot decide). The interval adds in quadrature Student's
-    half-widths over the means of seeds and over the means of contexts, since both are samples; with a single seed it is
-    over contexts alone.
+    `keys` is the table key_selectability; only rows with the value `where[column]` in each column of `where` are taken.
+    A key has to beat all keys of its context or, with `causal`, those before it. Columns: model, variant, site,
+    checkpoint, layer, percent (mean over seeds, contexts and heads), low, high (95 % interval), seeds and contexts
+    (numbers), borderline_percent (keys that the data's precision cannot decide). The half-width of the interval is the
+    root of the summed squares of Student's half-widths over seeds and over contexts, or over contexts alone with a
+    single seed.
     """
     keys = keys[keys.causal == causal]
     for column, value in where.items():
@@ -205,19 +205,19 @@ def unselectable_shares(keys: pd.DataFrame, causal: bool = False, **where: str) 
 
 
 def without_scaling(tokens: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of table sentence_tokens on the GPT without scaling, the subject of the paper's Table 3.
+    """Return the rows of the table sentence_tokens on the GPT without scaling, the subject of the paper's Table 3.
 
-    They are of the model gpt with the variant projection; a column `unselectable` is added, the verdict as a boolean.
+    They have model gpt and variant projection. The column `unselectable` is added: the verdict as a boolean.
     """
     chosen = tokens[(tokens.model == PAPER_MODEL) & (tokens.variant == "projection")]
     return chosen.assign(unselectable=chosen.verdict == "unselectable")
 
 
 def token_shares(tokens: pd.DataFrame) -> pd.DataFrame:
-    """Return how often the key of each token is unselectable in the GPT without scaling: the numbers of Table 3.
+    """Return how often the key of each token is unselectable in the GPT without scaling (the paper's Table 3).
 
     `tokens` is the table sentence_tokens. Columns: token, occurrences (in all sentences, layers and seeds),
-    initial_percent and final_percent (the percentage of occurrences that are unselectable before training and after
+    initial_percent and final_percent (percentage of occurrences whose key is unselectable, before training and after
     it). Tokens with the highest final_percent come first.
     """
     groups = without_scaling(tokens).groupby(["token", "checkpoint"]).unselectable
@@ -228,11 +228,11 @@ def token_shares(tokens: pd.DataFrame) -> pd.DataFrame:
 
 
 def marked_sentences(tokens: pd.DataFrame) -> list[list[tuple[str, bool]]]:
-    """Return up to eight sentences with the most unselectable tokens in the GPT without scaling.
+    """Return up to eight sentences with the most unselectable tokens in the GPT without scaling (variant projection).
 
     `tokens` is the table sentence_tokens. A sentence is a list of pairs, one for each token in order: the token's text,
-    and whether its key is unselectable in the first layer of the first seed's trained model. Sentences without such a
-    token are left out.
+    and whether its key is unselectable in the first layer of the first seed's trained model. Sentences without an
+    unselectable token are left out.
     """
     chosen = without_scaling(tokens)
     first = (chosen.seed == chosen.seed.min()) & (chosen.layer == chosen.layer.min())

@@ -30,7 +30,7 @@ THRESHOLDS = (1.0, 0.5, 0.35, 0.25)
 
 
 def random_angle(dim: int) -> float:
-    """Mean angle, folded to 0..90 degrees, of a uniformly random direction in R^dim to a fixed one; 72.6 for dim 8."""
+    """Mean angle in degrees, folded to 0..90, between a random direction in R^dim and a fixed one; 72.6 for dim 8."""
     from scipy.integrate import quad  # here, because most figures of these tables need no such angle
 
     whole = quad(lambda angle: np.sin(angle) ** (dim - 2), 0, np.pi / 2)[0]
@@ -48,18 +48,18 @@ def of_single_points(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def early_and_last(metrics: pd.DataFrame) -> tuple[int, int]:
-    """Return an early step and the last step of table majority_metrics.
+    """Return two optimiser steps from the table majority_metrics (`metrics`): an early one and the last.
 
-    The early step is the logged one nearest to the share EARLY of the longest training.
+    The early step is the one nearest to a fifth (EARLY) of the last step.
     """
     steps = np.sort(metrics.step[metrics.step > 0].unique())
     return int(steps[np.abs(steps - EARLY * steps[-1]).argmin()]), int(steps[-1])
 
 
 def crossing(step: np.ndarray, value: np.ndarray, level: float, i: int) -> float:
-    """Return the step between rows i - 1 and i at which `value` crosses `level`; it is step[0] if i is 0.
+    """Return the step at which `value` crosses `level` between its entries i - 1 and i; it is step[0] if i is 0.
 
-    In between, `value` is taken as linear in log(1 + step). If value[i - 1] is not finite, the result is step[i].
+    `value` at `step` is interpolated linearly in log(1 + step). If value[i - 1] is not finite, the result is step[i].
     """
     if i == 0:
         return float(step[0])
@@ -71,10 +71,10 @@ def crossing(step: np.ndarray, value: np.ndarray, level: float, i: int) -> float
 def arrivals(
     metrics: pd.DataFrame, run: Sequence[str], column: str, level: float, for_good: bool = False
 ) -> pd.DataFrame:
-    """Return, for each run, the optimiser steps until a column first falls to `level`, interpolated between rows.
+    """Return after how many optimiser steps `column` first is at most `level` in each run, interpolated between rows.
 
-    With `for_good` it is the step from which on the column stays at or above `level`. There is a row for each
-    combination of values in the columns `run`, with the columns steps (NaN if never) and last_step (the run's last).
+    With `for_good` it is the step from which on the column stays at or above `level`. The columns `run` identify a run.
+    The result has these columns, steps (NaN if the level is never reached) and last_step (the last step of the run).
     """
     rows = []
     for key, part in metrics.groupby(list(run)):
@@ -99,13 +99,13 @@ def steps_to_reach(metrics: pd.DataFrame, thresholds: Sequence[float] = THRESHOL
 
 
 def convergence(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return how many runs reach each test loss, and how fast relative to layernorm, for each setting and variant.
+    """Return how many runs reach each test loss, and after how many steps relative to layernorm.
 
     `runs` is the result of `steps_to_reach`. Columns: experiment, d_model, base_learning_rate, variant, test_loss (the
-    threshold), runs and reached (numbers of runs), median_steps (where runs that do not reach it count as slowest),
-    pairs (seeds with both the variant and layernorm), ratio_to_layernorm (of steps, 0 counted as 1; geometric mean over
-    pairs), ratio_low, ratio_high (Student's 95 % interval of its logarithm as a ratio, NaN for one pair). Runs that do
-    not reach the threshold make the ratio a bound, with an end of 0 or infinity.
+    threshold, nats per token), runs and reached (numbers of runs), median_steps (infinite for runs that do not reach
+    it), pairs (seeds with both the variant and layernorm), ratio_to_layernorm (of steps, 0 counted as 1; geometric mean
+    over pairs), ratio_low, ratio_high (95 % interval of the ratio, Student's of its logarithm; NaN for one pair). If
+    runs do not reach the threshold, the ratio is a bound, and one end of its interval is 0 or infinite.
     """
     rows = []
     for setting, whole in runs.groupby(SETTING):
@@ -145,7 +145,7 @@ By = Literal["loss", "accuracy", "speed"]
 
 
 def best_rates(metrics: pd.DataFrame, by: By, loss: float | None = None) -> pd.DataFrame:
-    """Return, for each variant and seed, the learning rate that is best for the other half of the variant's seeds.
+    """Return, for each variant and seed, the learning rate that is best in the half of the seeds without this seed.
 
     `metrics` is the table majority_metrics, for one experiment and width. `by` says what is best: the lowest test
     "loss" or the highest test "accuracy" at the last step, or for "speed" the fewest steps to the test loss `loss`
@@ -162,13 +162,13 @@ def best_rates(metrics: pd.DataFrame, by: By, loss: float | None = None) -> pd.D
 
 
 def sweep(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
-    """Return what the runs reach at each learning rate, for experiments with several rates.
+    """Return final losses, final accuracies and steps at each learning rate, for experiments with several rates.
 
     `metrics` is the table majority_metrics. Columns: experiment, d_model, base_learning_rate, variant, runs, chosen
-    (seeds for which the other half of the seeds chooses the rate, by test loss), test_loss (nats per token),
-    test_accuracy, accuracy_low, accuracy_high (0..1), reached (runs that reach the test loss `loss`), steps, steps_low,
-    steps_high (geometric mean of the steps to it). Losses and accuracies are at the last step. If a run does not reach
-    the loss, steps is a lower bound and steps_high infinite. Intervals are Student's at 95 %, NaN for one run.
+    (number of seeds for which this rate is best, by test loss, in the half of the seeds without the seed), test_loss
+    (nats per token), test_accuracy, accuracy_low, accuracy_high (0..1), reached (number of runs that reach the test
+    loss `loss`), steps, steps_low, steps_high (steps to this loss, geometric mean). If a run does not reach it, steps
+    is a lower bound and steps_high infinite. Intervals are Student's at 95 %, NaN for one run.
     """
     rows = []
     for (experiment, d_model), whole in metrics.groupby(["experiment", "d_model"]):
@@ -196,8 +196,8 @@ def costs(metrics: pd.DataFrame) -> pd.DataFrame:
     """Return by how much the final test accuracy of each variant lies below that of the variant scale.
 
     `metrics` is the table majority_metrics. Columns: experiment, d_model, base_learning_rate, variant, pairs (of runs
-    with equal seeds), test_accuracy (0..1, at the last step), cost, cost_low and cost_high (percentage points, mean
-    over pairs and 95 % interval). A setting without the variant scale has no rows.
+    with equal seeds), test_accuracy (0..1), cost, cost_low and cost_high (percentage points, mean over pairs and 95 %
+    interval). An experiment, width and learning rate without the variant scale has no rows.
     """
     rows = []
     for setting, runs in last_rows(metrics).groupby(SETTING):
@@ -217,12 +217,13 @@ SIZE_AND_PROJECTION = (("layernorm", "scale"), ("layernorm_small", "scale_releas
 
 
 def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
-    """Return the effects of the attention input's size and of projection on steps and accuracy, for each setting.
+    """Return how the size of the attention input and the projection change steps and accuracy in the majority task.
 
-    Columns: experiment, d_model, base_learning_rate, quantity, step, effect (size, projection or interaction), pairs
-    (seeds), mean, low, high (95 % interval). For quantity steps, the mean is the factor by which the effect divides the
-    steps to test loss `loss`, over seeds that reach it; step is null. For accuracy, it is in percentage points, at an
-    early step and at the last. Settings without the variants SIZE_AND_PROJECTION have no rows.
+    `metrics` is the table majority_metrics. Columns: experiment, d_model, base_learning_rate, quantity, step, effect
+    (size, projection or interaction), pairs (seeds), mean, low, high (95 % interval). For the quantity steps, mean is
+    the factor by which the effect divides the steps to test loss `loss`, over seeds that reach it; step is null. For
+    accuracy, it is in percentage points, at an early step and at the last. An experiment that lacks layernorm, scale,
+    layernorm_small or scale_released has no rows.
     """
     rows, columns = [], [*SETTING, "quantity", "step", "effect", "pairs", "mean", "low", "high"]
     for setting, runs in metrics.groupby(SETTING):
@@ -248,8 +249,8 @@ def query_parts(vectors: pd.DataFrame) -> pd.DataFrame:
     """Return the lengths of each run's queries along the ones vector and in the hyperplane orthogonal to it.
 
     `vectors` is the table majority_vectors, for one experiment, width and learning rate. Columns: variant, seed,
-    checkpoint, along and visible, the two lengths as root mean squares over queries. Projected keys lie in the
-    hyperplane, so only the query's part in it, visible, changes their scores.
+    checkpoint, along (the ones vector) and visible (in the hyperplane), both root mean squares over queries. Projected
+    keys lie in the hyperplane, so only the visible part of a query changes their scores.
     """
     queries = vectors[vectors.kind == "query"]
     matrix = np.stack(queries.vector.to_numpy())
@@ -262,10 +263,10 @@ def query_parts(vectors: pd.DataFrame) -> pd.DataFrame:
 def geometry_of_runs(vectors: pd.DataFrame, centred: bool = False) -> pd.DataFrame:
     """Return how nearly the keys of each run lie on a plane, and the angle of its queries to the plane's normal.
 
-    `vectors` is the table majority_vectors, for one setting and checkpoint. Columns: variant, seed, flatness (smallest
-    singular value of the keys over the largest; 0 on a plane through the origin) and angle (between queries and the
-    normal of the keys' best-fitting plane, folded to 0..90 degrees, mean). With `centred` the mean of the keys is
-    subtracted first, so that the plane need not contain the origin.
+    `vectors` is the table majority_vectors, for one experiment, width, learning rate and checkpoint. Columns: variant,
+    seed, flatness (smallest singular value of the keys over the largest; 0 on a plane through the origin) and angle
+    (degrees, 0..90, mean over queries, to the normal of the plane that fits the keys best). With `centred` the mean of
+    the keys is subtracted first, so that the plane need not contain the origin.
     """
     rows = []
     for (variant, seed), run in vectors.groupby(["variant", "seed"]):

@@ -9,5 +9,5 @@ import yaml
 
 @cache
 def reported() -> dict[str, Any]:
-    """The contents of paper.yaml, nested by experiment, variant and quantity: numbers that the paper reports."""
+    """The numbers that the paper reports: nested dictionaries by experiment, variant and quantity."""
     return yaml.safe_load((Path(__file__).parent / "paper.yaml").read_text(encoding="utf-8"))

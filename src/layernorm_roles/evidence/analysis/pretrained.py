@@ -19,25 +19,26 @@ _PLACE = ["model", "queries", "normalised", "layer"]
 
 
 def number_below(ceilings: pd.DataFrame, threshold: float, bound: str = "upper") -> pd.Series:
-    """Return, for each row of a table of ceilings, how many (key, head) pairs have a bound below `threshold`.
+    """Return, for each row of `ceilings`, in how many (key, head) pairs the ceiling has a bound below `threshold`.
 
-    `bound` is "upper" or "lower". Raises ValueError if CEILING_SHARES does not have the threshold.
+    `ceilings` has rows of table attention_ceilings or language_model_ceilings, each of which counts the pairs of a
+    layer or a model. `bound` is "upper" or "lower". Raises ValueError if CEILING_SHARES lacks the threshold.
     """
     counts = ceilings[f"{bound}_below"].map(lambda counts: counts[CEILING_SHARES.index(threshold)])
     return counts.astype(float)
 
 
 def by_layer(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a table of attention ceilings that are about one layer, without those about all layers."""
+    """Return the rows of a table of attention ceilings that are about a single layer, not all layers together."""
     return ceilings[ceilings.layer.notna()].astype({"layer": int})
 
 
 def below(ceilings: pd.DataFrame, threshold: float, bound: str = "upper") -> pd.DataFrame:
     """Return the percentage of (key, head) pairs to which no query gives the share `threshold` of its attention.
 
-    `ceilings` is the table attention_ceilings, and its certified upper bounds decide; with `bound` = "lower", pairs
-    count to which no known query gives the threshold. There is a row for each context and a column for each model, set
-    of queries, kind of keys (as used or without the norm) and layer.
+    `ceilings` is the table attention_ceilings. A pair counts if its certified upper bound is below `threshold` or, with
+    `bound` = "lower", if no query is known that gives it this share. There is a row for each context and a column for
+    each model, set of queries, kind of keys (as used or without the norm) and layer.
     """
     rows = by_layer(ceilings)
     counts = rows.assign(hits=number_below(rows, threshold, bound)).groupby(["context", *_PLACE])
@@ -66,11 +67,11 @@ def shares_below(ceilings: pd.DataFrame) -> pd.DataFrame:
 
 
 def quantiles(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """Return quantiles, over the (key, head) pairs of a layer, of the most attention that a query can give the key.
+    """Return quantiles of the largest attention that a query can give a key, over the (key, head) pairs of a layer.
 
     `ceilings` is the table attention_ceilings. Columns: model, queries (the set of queries), normalised (the kind of
-    keys), layer, quantile, ceiling (the quantile of upper bounds; mean over contexts), low, high (95 % interval over
-    contexts; NaN for one).
+    keys: as used or without the norm), layer, quantile, ceiling (the quantile of certified upper bounds, 0..1; mean
+    over contexts), low, high (95 % interval over contexts; NaN for one).
     """
     rows = []
     for place, part in by_layer(ceilings).groupby(_PLACE):
@@ -82,11 +83,11 @@ def quantiles(ceilings: pd.DataFrame) -> pd.DataFrame:
 def tokens_below(ceilings: pd.DataFrame) -> pd.DataFrame:
     """Return how often the keys of each token cannot get half of a query's attention.
 
-    `ceilings` is the table token_ceilings: for the layer with the most keys that cannot get half, upper bounds over all
+    `ceilings` is the table token_ceilings: for one layer of each model, upper bounds of a key's attention over all
     queries that a head can compute from outputs of its norm. Columns: model, layer, token, occurrences (positions in
-    all contexts), contexts (with the token), percent (of its (key, head) pairs with a bound below half; mean over
-    contexts), low, high (95 % interval over contexts; NaN for one), ceiling (median of the bounds), received (largest
-    attention by a query of the contexts). Rows are sorted by model, falling percent and rising ceiling.
+    all contexts), contexts (with the token), percent (of the token's (key, head) pairs with a bound below half; mean
+    over contexts), low, high (95 % interval over contexts; NaN for one), ceiling (median of the bounds), received
+    (largest attention by a query of the contexts). Rows are sorted by model, falling percent and rising ceiling.
     """
     chosen = ceilings.assign(hit=100 * (ceilings.upper < THRESHOLDS[0]))
     rows = []
@@ -105,8 +106,8 @@ def tokens_below(ceilings: pd.DataFrame) -> pd.DataFrame:
 def unselectable_in_heads(keys: pd.DataFrame, site: str, undecided: bool = False) -> pd.DataFrame:
     """Return the percentage of certified unselectable keys in heads, by context (rows) and layer (columns).
 
-    `keys` is the table pretrained_keys; rows at `site` that are not causal are taken, and must have one number of
-    dimensions. With `undecided` the keys that the data's precision cannot decide count, too.
+    `keys` is the table pretrained_keys. Taken are its rows at `site` in which a key has to beat all keys of its
+    context. With `undecided`, keys that the data's precision cannot decide count as unselectable, too.
     """
     part = keys[(keys.site == site) & ~keys.causal]
     hits = part.n_unselectable + (part.n_borderline if undecided else 0)
@@ -116,10 +117,10 @@ def unselectable_in_heads(keys: pd.DataFrame, site: str, undecided: bool = False
 def cut_heads(keys: pd.DataFrame) -> pd.DataFrame:
     """Return the percentage of unselectable keys by the number of principal components that a head's keys are cut to.
 
-    `keys` is the table pretrained_keys. Columns: model, layer, dimensions (the number of components; in a layer's last
-    row all of the head's), n_keys (mean), percent (mean over contexts and heads), low, high (95 % interval over
-    contexts; NaN for one), contexts, undecided_percent, gaussian_percent (expected for as many Gaussian keys in as many
-    dimensions).
+    `keys` is the table pretrained_keys. Columns: model, layer, dimensions (number of components, up to all of a
+    head's), n_keys (of a context, mean), percent (mean over contexts and heads), low, high (95 % interval over
+    contexts; NaN for one), contexts (their number), undecided_percent (keys that the data's precision cannot decide),
+    gaussian_percent (expected for as many Gaussian keys in as many dimensions).
     """
     rows = []
     part = keys[keys.site.isin(["head_cut", "head"]) & ~keys.causal]
@@ -134,10 +135,10 @@ def cut_heads(keys: pd.DataFrame) -> pd.DataFrame:
 
 
 def ones_ratios(shares: pd.DataFrame) -> pd.DataFrame:
-    """Return `shares` with a column ratio: the share of squared length along the ones vector times the dimension d.
+    """Return rows of `shares` with a column ratio: d times the share of squared length along the ones vector.
 
-    A random direction has a ratio of 1 on average. `shares` is the table ones_share or language_model_ones_share, of
-    which only the norms of the residual stream are taken.
+    A random direction in d dimensions has a ratio of 1 on average. `shares` is the table ones_share or
+    language_model_ones_share; the rows on norms of the residual stream are returned.
     """
     stream = shares[shares.dimensions == shares.groupby("model").dimensions.transform("max")]
     return stream.assign(ratio=stream.ones_share * stream.dimensions)

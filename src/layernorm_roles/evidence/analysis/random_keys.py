@@ -13,10 +13,10 @@ def z_scores(norms: pd.DataFrame) -> pd.DataFrame:
     """Return table random_keys with columns z and comparable, which compare the simulation with exact expectations.
 
     z = (mean_unselectable - expected_unselectable) / sqrt(expected_unselectable * dispersion / matrices). The
-    denominator is a standard error at the expected mean, since a rare event that is seen too rarely understates its
-    error. The dispersion is variance / mean of the count, or 1 (Poisson's) where no unselectable key was seen. z is NaN
-    where the error is 0 or no formula is known. comparable is True where at least EXPECTED_KEYS unselectable keys are
-    expected in all matrices.
+    denominator is a standard error for the expected mean, because a mean of too few rare events would make it too
+    small. The dispersion is variance / mean of the number of unselectable keys in a matrix, or 1 if none was seen. z is
+    NaN where the error is 0 or no exact expectation is known. comparable is True where at least 10 (EXPECTED_KEYS)
+    unselectable keys are expected in all matrices together.
     """
     mean, expected = norms.mean_unselectable, norms.expected_unselectable
     dispersion = (norms.std_unselectable**2 / mean.where(mean > 0)).where(mean > 0, 1.0)
@@ -27,10 +27,10 @@ def z_scores(norms: pd.DataFrame) -> pd.DataFrame:
 
 
 def share_of_matrices(cells: pd.DataFrame, undecided: bool = False) -> Estimate:
-    """Return the percentage of matrices with a certified unselectable key, with Clopper and Pearson's 95 % interval.
+    """Return the percentage of matrices with at least one certified unselectable key, with its 95 % interval.
 
-    `cells` are rows of table random_keys, which are pooled. With `undecided` the result is an upper bound: every key
-    that the data's precision cannot decide counts as an unselectable key in a further matrix.
+    `cells` are rows of table random_keys, whose matrices are pooled; the interval is Clopper and Pearson's. With
+    `undecided`, each key that the data's precision cannot decide counts as one more matrix with an unselectable key.
     """
     matrices = int(cells.matrices.sum())
     hits = round(float((cells.any_unselectable * cells.matrices).sum()))

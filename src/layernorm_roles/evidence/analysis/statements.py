@@ -10,8 +10,8 @@ RUN = ["placement", "depth", "learning_rate", "seed"]
 def final_losses(placement: pd.DataFrame) -> pd.DataFrame:
     """Return the final loss of every run of the experiment on pre-norm and post-norm networks, from table placement.
 
-    Columns: placement, depth, learning_rate, seed and loss, in nats per token. It is the mean training loss over the
-    last tenth of the steps, and infinite if the loss of any of these steps is not finite.
+    Columns: placement, depth, learning_rate, seed and loss. The loss is the mean training loss over the last tenth of
+    the steps, in nats per token; it is infinite if the loss of any of these steps is not finite.
     """
     steps = placement.step.max() + 1
     end = placement[placement.step >= steps - max(1, steps // 10)]
@@ -22,9 +22,9 @@ def final_losses(placement: pd.DataFrame) -> pd.DataFrame:
 def position_accuracies(probe: pd.DataFrame) -> pd.DataFrame:
     """Return the percentage of tokens whose position a linear probe of the residual stream names correctly.
 
-    `probe` is the table position_probe, of which the deepest networks are taken. Columns: placement, residual, trained
-    (False before training), layer (the stream is probed before it), seed, percent (mean over the seed's runs that did
-    not diverge).
+    `probe` is the table position_probe; its deepest networks are taken. Columns: placement (of LayerNorm), residual
+    (whether there are residual connections), trained (False before training), layer (before which the stream is
+    probed), seed, percent (mean over the seed's runs that did not diverge).
     """
     deep = probe[probe.depth == probe.depth.max()]
     deep = deep.assign(trained=deep.step > 0, percent=100 * deep.position_accuracy).dropna(subset="percent")

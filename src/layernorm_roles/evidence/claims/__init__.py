@@ -38,9 +38,9 @@ Judged = tuple[pd.DataFrame, pd.DataFrame]
 def judge(tables: Tables, at_the_start: Mapping[str, str] = {}, settings: Mapping[str, Any] = {}) -> Judged:
     """Judge every claim from the tables of a reproduction, and return the tables claims and comparisons.
 
-    The first has the verdict on each claim, the second each number that a claim's test compares. `tables` are the
-    reproduction's tables by name. `at_the_start` has, by claim, the hash of its rule when the reproduction began. If
-    the hash of the rule with today's `settings` of the reproduction differs, the rule counts as made after the data.
+    Table claims has the verdict on each claim, table comparisons each number that a claim's test compares. `tables` are
+    the reproduction's tables by name. `at_the_start` has, by claim, the hash of the claim's rule when the reproduction
+    began; a rule whose hash with the present `settings` differs counts as made after the data.
     """
     today = preregistration.rule_hashes(CLAIMS, settings)
     outcomes = [(claim, claim.judge(tables)) for claim in CLAIMS]
@@ -65,12 +65,11 @@ def judge_files(
     settings: Mapping[str, Any],
     again: str | Path | None = None,
 ) -> None:
-    """Write the tables `claims` and `comparisons` of a reproduction from its Parquet files.
+    """Write the tables `claims` and `comparisons` of a reproduction, with joined provenance, from its Parquet files.
 
-    `inputs` has the files by the names of their tables; those that no test reads are left out. `rules` is the file that
-    `preregistration.write_rules` wrote when the reproduction with these `settings` began; it may be missing. Both
-    tables get the joined provenance of the files read. `again` is the folder of a reproduction with other seeds, by
-    which `asked_again` judges the claims that these files leave undecided.
+    `inputs` has the files by table name. `rules` is the file that `preregistration.write_rules` wrote when the
+    reproduction began; it may be missing. `settings` are the reproduction's settings. `again` is the folder of a second
+    reproduction, on other seeds, from which the claims are judged that the first leaves not tested.
     """
     chosen = {name: Path(path) for name, path in inputs.items() if name in TABLES}
     tables, paths = _judged(chosen, rules, settings), [*chosen.values()]
@@ -95,8 +94,8 @@ def _judged(paths: Mapping[str, Path], rules: str | Path, settings: Mapping[str,
 def asked_again(first: Judged, second: Judged, first_seed: int) -> Judged:
     """Return the tables `first`, with the rows of `second` for claims that only `second` gives a verdict on.
 
-    `first` and `second` are the tables claims and comparisons of two reproductions on different seeds. The seeds of
-    `second` begin with `first_seed`, and the column setting of its rows says so.
+    `first` and `second` are the tables claims and comparisons of two reproductions; "not tested" counts as no verdict.
+    The column setting of the rows from `second` says that its seeds begin with `first_seed`.
     """
     verdicts = second[0].set_index("claim").verdict
     undecided = first[0].claim[first[0].verdict == Verdict.NOT_TESTED]
@@ -113,11 +112,11 @@ def asked_again(first: Judged, second: Judged, first_seed: int) -> Judged:
 
 
 def on_common_scale(claims: pd.DataFrame) -> pd.DataFrame:
-    """Return table claims with columns in units of the effect that the source reports (0 none, 1 as reported).
+    """Return table claims with columns in units of the effect that the source reports (0: no effect, 1: as reported).
 
-    The columns effect, low and high are the claim's number and its interval; isolated, isolated_low and isolated_high
-    are those of its control. Of ratios the logarithms are divided. NaN stands where the source gives no number, or one
-    that means no effect.
+    The columns effect, low and high are the claim's main number and its interval; isolated, isolated_low and
+    isolated_high are its control's number and interval. Ratios are put on this scale by their logarithms. All six are
+    NaN where the source gives no number, or a number that means no effect.
     """
     names = ("effect", "low", "high", "isolated", "isolated_low", "isolated_high")
     columns = ("measured", "ci_low", "ci_high", "control_measured", "control_low", "control_high")

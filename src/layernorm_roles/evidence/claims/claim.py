@@ -68,9 +68,9 @@ def one_of(known: Collection[Any], name: Any, what: str) -> Any:
 
 @cache
 def reported_numbers() -> dict[str, Any]:
-    """Return the effects that the paper reports, by the names that the YAML entries of claims use.
+    """Return the effects that the paper reports, by the names that the claims' YAML files use.
 
-    An effect is a number or, if it is a table of the paper, a list with a number for each layer.
+    An effect is a number or, where the paper has a table by layer, a list with a number for each layer.
     """
     small, models = reported()["majority"], reported()["language_model"]
     with_projection, without = (small[v]["test_accuracy"][rules.ACCURACY_STEP] for v in PAPER_PROJECTION)
@@ -89,10 +89,10 @@ def reported_numbers() -> dict[str, Any]:
 
 
 def number(given: Any) -> Any:
-    """Return the number that a YAML entry gives as a number, by name, or as a product such as "0.5 accuracy_gap".
+    """Return the number that a claim's YAML entry gives as a number, a name, or a product like "0.5 accuracy_gap".
 
-    None stays None, and the name of a list gives the list. Raises ValueError for a name that is neither in
-    `reported_numbers` nor a threshold of the module `rules`.
+    None gives None, and the name of a list gives the list. Raises ValueError if a name is neither in `reported_numbers`
+    nor a threshold of the module `rules`.
     """
     if not isinstance(given, str):
         return given if given is None else float(given)
@@ -109,10 +109,10 @@ Number = Annotated[Any, BeforeValidator(number)]
 
 
 class Request(BaseModel):
-    """A comparison that a claim asks for under `compare` in its YAML entry.
+    """A comparison that a claim's YAML entry asks for, as an item of the list under the entry's key `compare`.
 
-    The keys of the entry are these fields, with four exceptions: `over: [a, b]` and `alone: a` set `names`; a key of
-    ASKED sets `asked`, and its value sets `number`; `plus: [k, a, b]` stands for `less: [-k, a, b]`.
+    The item's keys are the fields of this class, with four exceptions: `over: [a, b]` and `alone: a` set `names`; a key
+    of ASKED, such as `positive`, sets `asked`, and its value sets `number`; `plus: [k, a, b]` means `less: [-k, a, b]`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -161,13 +161,13 @@ class Request(BaseModel):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of all columns that the request reads: those in `names` and, if given, the two in `less`."""
+        """The names of the measured columns that are compared: those in `names` and, if given, the two in `less`."""
         return (*self.names, *(self.less or ())[1:])
 
     def comparison(self, columns: Sequence[str], value: Value, **fields: Any) -> Comparison:
-        """Return the `Comparison` of `columns` with the measured `value`, and the request's question and unit.
+        """Return a `Comparison`: the measured `value` of `columns`, with the question and the unit of this request.
 
-        `fields` are further fields of the `Comparison`, such as `statistic`; `role` among them replaces the request's.
+        `fields` are further fields of the `Comparison`, such as `statistic`; a `role` in them replaces the request's.
         """
         unit, number = self.quantity.unit, self.number
         than = " over " if unit == RATIO else " minus "
@@ -183,8 +183,8 @@ class Request(BaseModel):
     def comparisons(self, measured: Measured, beginning: str = "") -> list[Comparison]:
         """Return the request's comparisons of what was `measured`, one for each column or pair of columns.
 
-        With a `beginning`, such as "untrained ", the columns whose names begin with it are compared instead, and count
-        in no part of the verdict. Raises Untestable if columns or seeds are missing.
+        With a `beginning`, such as "untrained ", the columns with this text before their names are compared instead;
+        their comparisons count in no part of the verdict. Raises Untestable if columns or seeds are missing.
         """
         names, rows = [beginning + name for name in self.names], []
         for i, columns in enumerate([names] if names[1:] else [[each] for each in measured.columns(*names)]):
@@ -196,11 +196,11 @@ class Request(BaseModel):
 
 
 def compare(requests: Sequence[Request], of: str | None, reported: Any, tables: Tables) -> Outcome:
-    """Return the outcome of a claim's test that consists of the comparisons in `requests`.
+    """Return the outcome of a claim's test that consists of the comparisons in `requests`, measured from `tables`.
 
-    `of` is the experiment or model that is compared where a request names no other. `reported` is the source's number,
-    or a list with one for each layer. Required columns of one experiment or model are measured together, each optional
-    one with them. Raises Untestable if data are missing for a request without `if_lacking`.
+    `of` is the experiment or model that is compared where a request names no other. `reported` is the number that the
+    claim's source reports, or a list with a number for each layer. Raises Untestable if data are missing for a request,
+    unless its field `if_lacking` says what to do then.
     """
     measure = cache(lambda quantity, of, columns: quantity.measure(tables, of, columns))
     needed = {(each.quantity, each.of): [] for each in requests}
@@ -255,8 +255,8 @@ def _function(test: Mapping[str, Any]) -> Callable[..., Outcome]:
 class Claim(BaseModel):
     """A claim and its test, from an entry of a YAML file.
 
-    All texts are plain; a page or table that shows them has to escape them. A name in braces in a text, such as {ZERO},
-    is replaced by the value of that threshold in the module `rules`.
+    All texts are plain; a page or table that shows them has to escape them. The name of a threshold of the module
+    `rules` in braces, such as {ZERO}, is replaced by the threshold's value in each text of the entry.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -326,12 +326,15 @@ class Claim(BaseModel):
 
     @property
     def role(self) -> str:
-        """The claim's role in table claims: "primary", "exploratory" or "other documents"."""
+        """The claim's role in table claims: "primary", "exploratory" or "other documents".
+
+        Primary claims are few and were named before the runs; their p-values are corrected for their number.
+        """
         others = "other documents" if self.part == "documents" else "exploratory"
         return "primary" if self.primary else others
 
     def judge(self, tables: Tables) -> Outcome:
-        """Return the outcome of the claim's test, without comparisons if `tables` lack what the test needs."""
+        """Run the claim's test and return its outcome, without comparisons if `tables` lack what it needs."""
         missing = [name for name in self.tables if name not in tables]
         try:
             require(not missing, f"This run has no {' and no '.join(missing)}.parquet.")
@@ -346,7 +349,7 @@ class Claim(BaseModel):
             return Outcome((), str(lack), runs=lack.runs)
 
     def verdict(self, outcome: Outcome) -> Verdict:
-        """Return the claim's verdict on the `outcome` of its test, by one of the tables in the module `rules`."""
+        """Return the verdict on the claim that follows, by the module `rules`, from the `outcome` of its test."""
         if outcome.not_trained or not outcome.comparisons:
             return Verdict.NOT_TESTED
         parts, cause = outcome.findings()
@@ -357,9 +360,9 @@ class Claim(BaseModel):
         return rules.OUR_WORDS.get(verdict, verdict) if elsewhere else verdict
 
     def row(self, outcome: Outcome, tables: Tables) -> dict[str, Any]:
-        """Return the claim's row of table claims, except p_holm and rule_fixed, from the `outcome` of its test.
+        """Return the claim's row of table claims, without p_holm and rule_fixed, from the `outcome` of its test.
 
-        The column setting states the sizes of the runs, which are read from `tables`.
+        The text in the column setting states the sizes of the runs, which are taken from `tables`.
         """
         nothing = Comparison("", Value(NOTHING, outcome.runs))
         first = (*outcome.comparisons, nothing)[0]
@@ -385,10 +388,10 @@ class Claim(BaseModel):
     def corrected(
         self, row: Mapping[str, Any], outcome: Outcome, p_holm: float, family: int
     ) -> dict[str, Any]:
-        """Return the claim's `row` of table claims with its corrected p-value `p_holm` and the verdict that follows.
+        """Return the claim's `row` of table claims with the corrected p-value `p_holm` and the verdict it allows.
 
         `outcome` is the outcome of the claim's test, and `family` the number of primary claims corrected for. A verdict
-        that rests on effects becomes "not tested" unless `p_holm` is below 5 %.
+        by which an effect, or its opposite, was found becomes "not tested" unless `p_holm` is below 5 %.
         """
         row = {**row, "p_holm": p_holm}
         rests = row["verdict"] in rules.OF_EFFECTS and (outcome.effects or row["verdict"] == Verdict.REVERSED)

@@ -30,10 +30,9 @@ UNTRAINED = "untrained models"
 
 
 class Untestable(Exception):
-    """Raised if a table, variant, step or seed is missing that a claim's test needs; the message tells readers why.
+    """Raised if a claim's test lacks data that it needs, such as a table or a second seed; the message tells why.
 
-    `runs` is the number of runs that exist but cannot decide the claim, 0 if the reproduction did not run what is
-    tested.
+    `runs` is the number of training runs or documents that exist but cannot decide the claim.
     """
 
     def __init__(self, message: str, runs: int = 0) -> None:
@@ -42,9 +41,9 @@ class Untestable(Exception):
 
 
 def require(condition: Any, otherwise: str, runs: int = 0) -> None:
-    """Raise Untestable with the message `otherwise` unless `condition` holds.
+    """Raise Untestable with the message `otherwise` unless `condition`, which a claim's test needs, holds.
 
-    `runs` is the number of runs that exist but cannot decide the claim.
+    `runs` is the number of training runs or documents that exist but cannot decide the claim.
     """
     if not condition:
         raise Untestable(otherwise, runs)
@@ -54,7 +53,7 @@ def require(condition: Any, otherwise: str, runs: int = 0) -> None:
 
 
 class Question(NamedTuple):
-    """A question that a claim asks of an estimate: its words, and the function that returns the finding."""
+    """A question that a claim asks about a measured number: its words, and the function that returns the finding."""
 
     words: str
     """The question in words, such as "at least {}", with {} in place of the number that is asked."""
@@ -100,9 +99,9 @@ ASKED = {
 
 
 def ask(kind: str, number: float = 1.0, unit: str = "") -> Question:
-    """Return the question that ASKED calls `kind`, about `number` or the share of it that this kind asks for.
+    """Return the question of `kind`, a key of ASKED, about `number`: "half_of", for example, asks for half or more.
 
-    `number` is in `unit`; a ratio is given as such, not as its logarithm.
+    `number` is in `unit`; a ratio is given as it is, not as its logarithm.
     """
     question = ASKED[kind]
     asked = question.share * (np.log(number) if unit == RATIO else number)
@@ -114,7 +113,7 @@ def ask(kind: str, number: float = 1.0, unit: str = "") -> Question:
 
 
 class Value(NamedTuple):
-    """A measured number with its interval, and how many cases are behind it."""
+    """A measured number with its interval, and the number of runs, documents or other cases that it comes from."""
 
     estimate: Estimate
     n: int | None
@@ -134,16 +133,16 @@ class Value(NamedTuple):
 
     @classmethod
     def range_over(cls, values: pd.Series, n: int = 1) -> "Value":
-        """Return the largest of `values`, with their range in place of an interval.
+        """Return the largest of `values`, with the smallest and the largest in place of the ends of an interval.
 
-        It serves for values in which nothing is random; `n` is the number of cases behind them.
+        It serves for values in which nothing is random. `n` is the number of cases that they come from.
         """
         return cls(Estimate(float(values.max()), float(values.min()), float(values.max())), n)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A row of table comparisons: what is compared, what is measured, what is asked of it."""
+    """A row of table comparisons: what is compared, the measured number, and what the claim asks about it."""
 
     words: str
     """What is compared, such as "scale_released over layernorm"."""
@@ -160,7 +159,7 @@ class Comparison:
 
     @cached_property
     def finding(self) -> Finding | None:
-        """What the estimate shows: seen, smaller, absent, reversed or undecided; None if nothing is asked of it."""
+        """What the measured number shows: seen, smaller, absent, reversed or undecided; None if nothing is asked."""
         if (asked := self.question) is None:
             return None
         return asked.find(self.value.estimate, asked.number, *[self.value.worst] * asked.open_counts)
@@ -169,25 +168,25 @@ class Comparison:
     def counts_in(self) -> int | str | None:
         """The part of the claim's verdict in which the finding counts; None if it counts in no part.
 
-        Part 0 is the claim's own number, other numbers are what else it says, and "cause" is the claimed cause.
+        Part 0 is the claim's main number, other integers are what else it says, and "cause" is the claimed cause.
         """
         part = {"effect": 0, "control": CAUSE}.get(self.role) if self.part is None else self.part
         return part if self.question else None
 
     @property
     def there(self) -> bool:
-        """Whether the effect that the comparison asks for is there, even if it is smaller than asked."""
+        """Whether the effect that the comparison asks for was found, even if it is smaller than asked."""
         return self.finding in rules.THERE
 
     @property
     def met(self) -> bool | None:
-        """Whether the estimate is as the comparison asks; None if the finding is undecided or nothing is asked."""
+        """Whether the measured number is as asked; None if the finding is undecided or there is no question."""
         return None if self.finding in (None, Finding.UNDECIDED) else self.finding == Finding.SEEN
 
     def shown(self, *columns: str) -> dict[str, float]:
-        """Return the measured number and the two ends of its interval, by the names of three `columns`.
+        """Return the measured number and the ends of its interval, in a dictionary with the three `columns` as keys.
 
-        A ratio is returned as such, although `value` holds its logarithm.
+        A ratio is returned as it is, although `value` holds its logarithm.
         """
         estimate = self.value.estimate.map(np.exp) if self.unit == RATIO else self.value.estimate
         return dict(zip(columns, estimate, strict=True))
@@ -195,7 +194,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a claim's test: its comparisons, and what else readers and the verdict need to know."""
+    """The result of a claim's test: its comparisons, notes for readers, and what else the verdict depends on."""
 
     comparisons: tuple[Comparison, ...]
     """The test's comparisons. The first has the claim's main number, which table claims shows."""
@@ -214,20 +213,23 @@ class Outcome:
 
     @property
     def effects(self) -> list[Comparison]:
-        """The comparisons in the verdict that find the difference from 0 that they ask for, or a smaller one."""
+        """The comparisons in the verdict that ask for a difference from 0 and find it, even if smaller than asked."""
         counted = (row for row in self.comparisons if row.counts_in is not None)
         return [row for row in counted if row.question.difference and row.there]
 
     @property
     def p(self) -> float:
-        """The largest p-value, for no difference, of the first comparison and all `effects`; NaN if one has none."""
+        """The largest p-value of the first comparison and all `effects`; NaN if one of them has no p-value.
+
+        The p-value of a comparison is for the hypothesis that its measured number is 0 (Student's t-test).
+        """
         rows = (*self.comparisons[:1], *self.effects)
         return float(np.max([p_value(row.value.estimate, row.value.n or 0) for row in rows] or np.nan))
 
     def findings(self) -> tuple[list[Finding], Finding]:
-        """Return the findings on the numbered parts of the claim's verdict, and the finding on the claimed cause.
+        """Return a list of the findings on the numbered parts of the claim's verdict, and the finding on its cause.
 
-        The finding on the cause is "seen" if no comparison asks about it.
+        The list is in the order of the numbers. The finding on the cause is "seen" if no comparison asks about it.
         """
         parts = {row.counts_in for row in self.comparisons} - {None, CAUSE}
         *of_parts, of_cause = (
@@ -238,5 +240,5 @@ class Outcome:
 
 
 def sentences(*texts: str) -> str:
-    """Return the texts that are not empty as one text, with spaces between them."""
+    """Return all `texts` that are not empty, joined by spaces."""
     return " ".join(filter(None, texts))

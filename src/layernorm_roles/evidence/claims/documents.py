@@ -19,10 +19,10 @@ from layernorm_roles.evidence.claims.quantities import BEFORE_TRAINING, Measured
 
 
 def geometry(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return how far LayerNorm and RMSNorm deviate from what an essay claims about their geometry.
+    """Return how far LayerNorm and RMSNorm deviate from what an essay says about their geometry.
 
-    Columns are LayerNorm's difference from torch's, and the deviations of its outputs from an ellipsoid and of
-    RMSNorm's from a sphere: the largest over the inputs, with its range over the sizes n of a vector.
+    Columns are for LayerNorm's difference from torch's, and for how far its outputs are from an ellipsoid and RMSNorm's
+    from a sphere. Each is the largest deviation over inputs and sizes n of a vector, with its range over n.
     """
     table = tables["geometry"]
     same = table[(table.quantity == "difference_from_torch") & (table.eps_placement == "inside")]
@@ -39,10 +39,10 @@ def geometry(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
 
 
 def radius(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return how far the length of LayerNorm's outputs is from sqrt(n), relative to sqrt(n).
+    """Return how far the length of LayerNorm's outputs is from sqrt(n), relative to sqrt(n), for vectors of size n.
 
-    There are columns for eps inside the root and outside, over inputs whose root mean square is at least CLOSE, and for
-    the difference between these two over all inputs. Each is the largest deviation, with its range over the sizes n.
+    Columns for eps inside and outside the root are over inputs with a root mean square of at least 0.001 (CLOSE), and
+    the column for the difference between both is over all inputs. Each is the largest deviation and its range over n.
     """
     rows = tables["geometry"].query("quantity == 'radius_mean'")
     rows = rows[rows.eps == rows.eps.max()]
@@ -59,8 +59,8 @@ def radius(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
 def missed(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     """Return, by seed, the percentage of held-out variance that the best linear map of all heads' outputs misses.
 
-    The map replaces W_O, W_1 and what stands between them. There is a column for each thing between them, in the widest
-    random blocks, in random blocks of each width d, and in trained language models.
+    The map predicts the input of the feed-forward nonlinearity. Columns are for what stands between W_O and W_1
+    (nothing, residual, norm or both), in the widest random blocks, those of each width d, and trained models.
     """
     parts = {}
     for name, rows in tables["fusion"].groupby("arrangement"):
@@ -79,10 +79,10 @@ PLACES = {"pre": "pre-norm", "post": "post-norm", "none": "no LayerNorm"}
 
 
 def final_loss_gap(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return post-norm's final loss minus pre-norm's, in nats, in the deepest and in the shallowest networks.
+    """Return post-norm's final loss minus pre-norm's (nats per token) in the deepest and in the shallowest networks.
 
-    There is a row for each seed, and a column for each learning rate and for the mean over rates. The difference is 0
-    if both networks diverge.
+    There is a row for each seed. For either depth, columns are for each learning rate and for the mean over rates. The
+    difference is 0 if both networks diverge.
     """
     losses = statements.final_losses(tables["placement"])
     ends = losses[losses.depth.isin([losses.depth.max(), losses.depth.min()])]
@@ -101,8 +101,8 @@ def final_loss_gap(tables: Tables, _: str | None, columns: Sequence[str]) -> Mea
 def first_gradient_change(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     """Return by how many powers of ten the first layer's gradient grows from the shallowest to the deepest networks.
 
-    The networks are untrained. Values are negative where gradients vanish with depth, positive where they explode, and
-    infinite beyond the range of float32. Raises Untestable if all networks have one depth.
+    The networks are untrained; rows are seeds, columns kinds of network. Values are negative where gradients vanish
+    with depth, and infinite beyond the range of float32. Raises Untestable if all networks have one depth.
     """
     table = tables["untrained_gradients"]
     require(table.depth.nunique() > 1, "The run has untrained networks of a single depth.")
@@ -116,10 +116,10 @@ def first_gradient_change(tables: Tables, _: str | None, columns: Sequence[str])
 
 
 def positions(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return by how many percentage points a probe names more positions with residual connections than without.
+    """Return by how many percentage points residual connections raise the share of positions that a probe names.
 
-    The linear probe reads the last residual stream of pre-norm networks, trained and untrained. Further columns
-    subtract from the difference the accuracy of guessing.
+    There is a row for each seed. The linear probe reads the last residual stream of pre-norm networks, in columns for
+    trained and for untrained ones. Further columns also subtract the accuracy of guessing.
     """
     shares = statements.position_accuracies(tables["position_probe"]).query("placement == 'pre'")
     last = shares[shares.layer == shares.layer.max()]
@@ -139,8 +139,8 @@ def positions(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured
 def change_with_the_batch(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     """Return, by seed, how much the outputs of BatchNorm and LayerNorm change with the rest of the batch.
 
-    Columns are the exponent of BatchNorm's change as a power of the batch size, LayerNorm's largest change, and
-    BatchNorm's changes by batch size and by share of padding.
+    Changes are root mean squares; outputs are about 1. Columns: the exponent p with which BatchNorm's change goes as
+    (batch size)^p, LayerNorm's largest change, and BatchNorm's change for each batch size and share of padding.
     """
     table = tables["batch_dependence"]
     layernorm, batchnorm = (table[table.norm == norm] for norm in ("layernorm", "batchnorm"))
@@ -161,8 +161,8 @@ def change_with_the_batch(tables: Tables, _: str | None, columns: Sequence[str])
 def softmax(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     """Return, for each seed, the entropy of attention and the trace of the softmax's Jacobian at the largest d_k.
 
-    Each has a column with scores divided by sqrt(d_k) and one without division. The entropy is in per cent of the
-    largest.
+    Both have a column for scores divided by sqrt(d_k) and one for scores without the division. The entropy is in per
+    cent of the entropy of equal weights.
     """
     normal = tables["score_scale"].query("source == 'normal'")
     widest = normal[normal.d_k == normal.d_k.max()].assign(entropy=100 * normal.entropy_share)
@@ -172,9 +172,9 @@ def softmax(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
 
 
 def score_exponents(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Return, by seed, the exponents with which the scores' mean and standard deviation grow with d_k.
+    """Return, by seed, the exponents p with which mean and standard deviation of attention scores grow as d_k^p.
 
-    The components of queries and keys have mean 1. Raises Untestable if there is a single d_k.
+    Scores are not divided; queries and keys are random, with components of mean 1. Raises Untestable for a single d_k.
     """
     ones = tables["score_scale"].query("source == 'normal_mean_1' and not divided")
     require(ones.d_k.nunique() > 1, "The run has a single d_k.")

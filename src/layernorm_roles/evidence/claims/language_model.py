@@ -55,11 +55,11 @@ PER_CENT, POINTS, NATS = " %", " points", " nats"
 
 
 def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()) -> Measured:
-    """Return a final loss of a language model in nats per token: a row for each seed, a column for each variant.
+    """Return a language model's final losses in nats per token: a row for each seed, a column for each variant.
 
-    `column` is train_loss or valid_loss. The column `UNIGRAM` has the loss of a model that knows only the frequencies
-    of tokens. Columns whose names begin with BEFORE_TRAINING have the losses before training. Raises Untestable if one
-    of `variants` is missing, or if its best learning rate is the lowest or highest tried.
+    `column`, train_loss or valid_loss, says which loss. The column "unigram" has the loss of a model that knows only
+    the frequencies of tokens; columns that begin with "untrained " have the losses before training. Raises Untestable
+    if one of `variants` is missing, or if its best learning rate is the lowest or highest of those tried.
     """
     metrics = tables[LOSSES]
     runs = models.runs_at_best_rate(metrics, model)
@@ -76,9 +76,9 @@ def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()
 
 
 def at_the_largest_gap(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return a model's validation losses (nats per token) at the step where projection minus layernorm is largest.
+    """Return a model's validation losses (nats per token) at the step where projection is furthest above layernorm.
 
-    There is a row for each seed and a column for each variant. The step is chosen by the mean over seeds.
+    There is a row for each seed and a column for each variant. The mean difference over seeds decides on the step.
     """
     own = tables[LOSSES][tables[LOSSES].model == model]
     wide = own.pivot(index=["step", "seed"], columns="variant", values="valid_loss")
@@ -87,19 +87,20 @@ def at_the_largest_gap(tables: Tables, model: str, variants: Sequence[str]) -> M
 
 
 def size_and_scaling(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return, by seed, by how many nats a small attention input, and the lack of scaling, raise the final loss.
+    """Return, by seed, by how many nats per token a small attention input, or no scaling, raises the final loss.
 
-    Columns are size, scaling and their interaction, from the four variants in SIZE_AND_SCALING.
+    Columns are size, scaling and interaction, of the validation loss. The variants are layernorm (large) and
+    layernorm_shrunk (small) with scaling, and projection_grown (large) and projection (small) without it.
     """
     frame = losses("valid_loss", tables, model, [*chain(*models.SIZE_AND_SCALING)]).frame
     return Measured(two_by_two(-frame, *models.SIZE_AND_SCALING, "scaling"))
 
 
 def of_attention(column: str, tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return a column of table language_model_attention, in nats per token, at the last step and for the whole model.
+    """Return `column` of table language_model_attention at the last step, by seed (rows) and variant (columns).
 
-    There is a row for each seed and a column for each variant with at least two seeds. Raises Untestable if the table
-    has no rows of `model`.
+    The values are added losses in nats per token, of the whole model. Variants with a single seed are left out. Raises
+    Untestable if the table has no rows of `model`.
     """
     table = tables.get("language_model_attention")
     measured = table is not None and (table.model == model).any()
@@ -112,10 +113,10 @@ def of_attention(column: str, tables: Tables, model: str, variants: Sequence[str
 
 
 def baselines(tables: Tables, model: str, variant: str) -> Iterator[Comparison]:
-    """Yield comparisons of a trained variant with two baselines, which ask whether the variant's loss is lower.
+    """Yield comparisons which ask whether a trained variant's final loss is lower than that of two baselines.
 
-    The baselines are the model without attention and the frequencies of the training tokens, which are left out if they
-    are unknown. The numbers are in nats per token.
+    The baselines are the model without attention and prediction by the frequencies of the training tokens, left out if
+    its loss is unknown. Compared are validation losses in nats per token, the baseline's minus the variant's.
     """
     gains = {NO_ATTENTION_VARIANT: models.worth_of_attention, UNIGRAM: models.gain_over_unigram}
     for baseline, gain in gains.items():
@@ -130,9 +131,9 @@ def gated(
 ) -> Outcome:
     """Return `outcome`, marked as allowing no verdict unless trained models are clearly better than two baselines.
 
-    The baselines are the model without attention and the frequencies of tokens. All variants in `keys_of`, whose keys
-    the claim looks at, must be better than both, and at least one in `losses_of`, whose losses it compares. The
-    comparisons with the baselines are added to the outcome.
+    The baselines are the model without attention and prediction by token frequencies. A variant is clearly better if
+    the 95 % interval of its gain in validation loss lies above 0. All variants in `keys_of` must be better than both
+    baselines, and at least one in `losses_of`. The comparisons with the baselines are added to the outcome.
     """
     rows = {v: list(baselines(tables, model, v)) for v in (*keys_of, *losses_of)}
     better = {v for v, own in rows.items() if all(row.met for row in own)}
@@ -147,15 +148,15 @@ def gated(
 
 
 def require_variants(model: str, variants: Sequence[str], there: Container[str]) -> None:
-    """Raise Untestable, which names the missing ones, unless all `variants` of a model are `there`."""
+    """Raise Untestable, with the names of missing variants, unless all `variants` of `model` are in `there`."""
     missing = [variant for variant in variants if variant not in there]
     require(not missing, f"The run has no {model} with {' and no '.join(missing)}.")
 
 
 def scale_of_attention(tables: Tables, model: str) -> models.Attention:
-    """Return a model's loss without attention and how much attention lowers it, in nats per token.
+    """Return a model's loss without attention, and by how much attention with LayerNorm lowers it (nats per token).
 
-    Raises Untestable if attention does not lower the loss, or if that is not known.
+    Raises Untestable if attention does not lower the loss, or if runs are missing without which this is not known.
     """
     scale = models.attention(tables[LOSSES], model)
     known = "is worth nothing" if pd.notna(scale.worth) else "is not known to be worth anything"
@@ -165,12 +166,12 @@ def scale_of_attention(tables: Tables, model: str) -> models.Attention:
 
 
 def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcome:
-    """Test whether models with scaling train at larger learning rates, by each seed's ratio of the largest rates.
+    """Test whether models with scaling (layernorm) train at larger learning rates than those without (projection).
 
-    A run trains if it ends the share `trains` of the way from one loss down to another: with `down_to` "no_attention",
-    from the loss of the tokens' frequencies to the loss without attention; with "layernorm", from there to LayerNorm's
-    loss at its best rate. The largest rate lies between two rates of the grid, so there is a smallest and a largest
-    possible ratio. The interval goes from the lower end of Student's for the smallest to the upper end for the largest.
+    For each seed, the largest rates at which the two train are divided. A run trains if its final validation loss is at
+    least the share `trains` of the way down from the unigram loss to the loss without attention (`down_to` =
+    "no_attention"), or from the loss without attention to LayerNorm's ("layernorm"). As a largest rate is only known to
+    lie between two tried ones, the interval covers Student's for the smallest and for the largest possible ratios.
     """
     runs = models.ends(tables[LOSSES], model)
     runs = runs[runs.steps == runs.steps.max()]
@@ -203,9 +204,9 @@ def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcom
 
 
 def steps_to_attention(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
-    """Return the steps until runs have learnt to attend, by seed and variant.
+    """Return the optimiser steps until runs have learnt to attend, by seed (rows) and variant (columns).
 
-    Learnt means a loss below the loss without attention by TRAINS of the amount by which LayerNorm's final loss is.
+    A run has learnt once its loss is half the way (TRAINS) from the loss without attention to LayerNorm's final loss.
     """
     loss = scale_of_attention(tables, model).learnt(rules.TRAINS)
     own = tables[LOSSES][tables[LOSSES].model == model]
@@ -231,9 +232,9 @@ def of_place(
 ) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield the rows of table key_selectability on a variant's keys at a site, first after training, then before it.
 
-    Each item is a pair: the text with which column names begin ("" after training, BEFORE_TRAINING before it), and the
-    rows. A key's rivals are all keys of its context, as in the paper, or only the keys before it if `site` ends in
-    " causal". Raises Untestable if there are no rows after training.
+    Each item is a pair: how column names begin ("" after training, "untrained " before it), and the rows. `texts` is
+    "long" or "sentences". If `site` ends in " causal", a key has to beat only the keys before it, otherwise all keys of
+    its context, as in the paper. Raises Untestable if there are no rows after training.
     """
     keys = tables[KEYS]
     keys = keys[(keys.model == model) & (keys.texts == texts) & (keys.variant == variant)]
@@ -246,12 +247,12 @@ def of_place(
 
 
 def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, for each seed, the percentage of unselectable keys of variants at sites, after training and before it.
+    """Return, for each seed, the percentage of unselectable keys by variant, site in the model, and layer.
 
-    `texts` is "long" or "sentences". A column named "<variant> <site>" is the mean over layers; ", layer 1" and so on
-    is added for a single layer. "Gaussian keys, <variant> <site>" is the percentage expected of equally many Gaussian
-    keys. Names begin with BEFORE_TRAINING for untrained models. A site is before_norm, after_norm, after_norm_exact,
-    head, head_exact or, where only the keys before a key are its rivals, "head causal".
+    `texts` is "long" or "sentences". A column "<variant> <site>" is the mean over layers, and "<variant> <site>, layer
+    1" is of a single layer; "Gaussian keys, <variant> <site>" is what is expected of equally many Gaussian keys.
+    Columns of models before training begin with "untrained ". A site is before_norm, after_norm, head,
+    after_norm_exact, head_exact (with eps 0) or "head causal", where a key has to beat only the keys before it.
     """
     frames, worst, cases, specifics = [], [], {}, ""
     for place in dict.fromkeys(name.removeprefix(GAUSSIAN).split(", ")[0] for name in columns):
@@ -273,7 +274,10 @@ def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str])
 
 
 def with_unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, by seed and variant, the percentage of sentences with an unselectable key at an attention input."""
+    """Return, by seed, the percentage of sentences with an unselectable key at the attention input of some layer.
+
+    `columns` names the variants. Columns of models before training begin with "untrained ".
+    """
     percents = {}
     for variant in columns:
         for before, rows in of_place(tables, model, variant, "after_norm", "sentences"):
@@ -289,10 +293,10 @@ IN_HEADS = "keys unselectable in the heads, mean over layers and heads"
 
 
 def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
-    """Test whether trained heads have at least half and at most twice as many unselectable keys as Gaussian keys.
+    """Test whether trained heads have more than half and at most twice as many unselectable keys as Gaussian keys.
 
-    The heads are those of models that are like `model` but have narrower heads; each width is compared by itself. Where
-    at most `zero` per cent of Gaussian keys are unselectable, up to `zero` per cent of the heads' keys may be.
+    The heads are of models like `model` but with narrower heads; each width is compared by itself. If at most `zero` %
+    of Gaussian keys are unselectable, there is no lower limit, and the upper limit is at least `zero` %.
     """
     widths = narrower(tables[KEYS], model)
     require(len(widths) > 1, f"The run has fewer than two widths of heads below that of {model}.")
@@ -328,9 +332,9 @@ def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
 
 
 def among_keys_before(tables: Tables, d: int, model: str) -> Iterator[Comparison]:
-    """Yield the percentage of keys in heads that are unselectable if only the keys before them are their rivals.
+    """Yield a comparison: the percentage of unselectable keys in heads if a key has to beat only the keys before it.
 
-    `d` is the width of the heads of `model`. Nothing is yielded if table key_selectability has no such rows.
+    `d` is the width of the heads of `model`. Nothing is yielded if table key_selectability has no rows for it.
     """
     with suppress(Untestable):
         own = unselectable("long", tables, model, [HEAD + CAUSAL]).frame
@@ -340,10 +344,10 @@ def among_keys_before(tables: Tables, d: int, model: str) -> Iterator[Comparison
 
 
 def like_gaussian(gaussian: float, zero: float) -> Question:
-    """Ask whether there are at least half and at most twice as many unselectable keys as Gaussian keys have.
+    """Return the question whether a percentage is above half and at most twice that of unselectable Gaussian keys.
 
-    Where Gaussian keys have `zero` per cent or less, there may be none, and up to `zero` per cent. Undecided keys count
-    as unselectable where it is asked whether there are too many.
+    `gaussian` is the percentage for Gaussian keys. If it is at most `zero`, there is no lower limit, and the upper
+    limit is at least `zero`. For the upper limit, keys without a certain verdict count as unselectable.
     """
     most, least = max(2 * gaussian, zero), gaussian / 2 if gaussian > zero else -np.inf
     words = f"at most {most:.3g}" + f" and more than {least:.3g}" * (gaussian > zero)

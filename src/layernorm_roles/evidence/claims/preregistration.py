@@ -26,8 +26,8 @@ WORDS = ("statement", "setting", "statistic", "control", "rule", "unit", "role")
 def rule_hashes(claims: Iterable[Claim], settings: Mapping[str, Any]) -> dict[str, str]:
     """Return the hash of each claim's preregistered rule, of 16 hexadecimal digits, by the claim's name.
 
-    `settings` has the keys of config.yaml. The hash is of the rule's words and numbers, the first seed, and the
-    settings behind each table that the claim reads; if the claim names experiments or models there, only of these.
+    `settings` has the keys of config.yaml. A hash covers the rule's words and numbers, the first seed, and the settings
+    behind each table that the claim reads; if the claim names experiments or models, of these alone.
     """
     hashes = {}
     for claim in claims:
@@ -58,7 +58,7 @@ def _of_the_runs(section: Any) -> Any:
 def write_rules(path: str | Path, claims: Iterable[Claim], settings: Mapping[str, Any], commit: str) -> None:
     """Write the hashes of the claims' preregistered rules, with the code's `commit`, as JSON to `path`.
 
-    Nothing is written if results already lie in the same folder. `settings` are those of the reproduction.
+    `settings` are those of the reproduction. Nothing is written if the folder of `path` already has results.
     """
     if not plan.begun(Path(path).parent):
         rules = {"commit": commit, "rules": rule_hashes(claims, settings)}
@@ -68,7 +68,7 @@ def write_rules(path: str | Path, claims: Iterable[Claim], settings: Mapping[str
 def read_rules(path: str | Path) -> dict[str, str]:
     """Return the hashes of the claims' rules, by claim, from the file at `path` that `write_rules` wrote.
 
-    The result is empty if there is no such file. Raises ValueError if the file is a different one.
+    The result is empty if there is no such file. Raises ValueError if `write_rules` cannot have written the file.
     """
     if not Path(path).exists():
         return {}

@@ -33,18 +33,18 @@ def of_model(table: pd.DataFrame, model: str) -> pd.DataFrame:
 
 
 def with_mean(percents: pd.DataFrame, beginning: str = "") -> pd.DataFrame:
-    """Return percentages by layer in columns "layer 1" and so on, followed by a column with their mean over layers.
+    """Return `percents`, with a column for each layer, and one more column for the mean over layers.
 
-    `beginning` is put before the name of each column.
+    The columns are named "layer 1" and so on and "mean over layers", each with `beginning` before the name.
     """
     named = percents.rename(columns="layer {}".format).assign(**{MEAN: percents.mean(axis=1)})
     return named.add_prefix(beginning)
 
 
 def cases(number: int, columns: pd.DataFrame) -> dict[str, int]:
-    """Return how many of `number` (key, head) pairs are behind each of `columns`: the layers and their mean.
+    """Return, by column name, how many (key, head) pairs are behind each of `columns`: the layers and their mean.
 
-    All `number` pairs are behind the mean over layers, and an equal part of them behind each layer.
+    All `number` pairs are behind the mean over layers, and an equal part of them is behind each layer.
     """
     layers = len(columns.columns) - 1
     return {name: number if name.endswith(MEAN) else number // layers for name in columns}
@@ -54,8 +54,8 @@ def unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured
     """Return, for each document, the percentage of the keys in a pretrained model's heads that no query can select.
 
     Columns are the layers and their mean, for keys as the model uses them and for keys made without the norm. Two more
-    columns are means over layers for heads cut to their fewest principal components: the percentage, and its ratio to
-    that of Gaussian keys. Raises Untestable without at least two documents.
+    columns are for heads cut to the fewest principal components that were tested, mean over layers: the percentage, and
+    its ratio to the percentage of Gaussian keys. Raises Untestable if there are fewer than two documents.
     """
     keys = of_model(tables["pretrained_keys"], model)
     cuts = keys[keys.site == "head_cut"]
@@ -77,9 +77,9 @@ def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
     """Return, by document, the percentage of (key, head) pairs in which no query gives the key half its attention.
 
     The queries are all that a head can compute from outputs of its norm. Columns are the layers and their mean.
-    Depending on `columns` there are, besides, the excess for keys made without the norm, the percentage for any query,
-    and the percentage for a tenth of the attention in the last layer; or else, of the pairs that could get half, the
-    percentage to which no query of their text gives it, and the percentage of all pairs that get no tenth.
+    Depending on `columns` there are more: either for keys made without the norm, for queries that are any vectors, and
+    for a tenth of the attention in the last layer; or for the queries of the text alone: how many of the pairs that
+    could get half do not get it, and how many of all pairs get less than a tenth.
     """
     pairs = numbers.by_layer(of_model(tables["attention_ceilings"], model))
 
@@ -108,10 +108,10 @@ def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
 
 
 def along_ones(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, by document, how much of the norms' inputs lies along the ones vector, relative to a random direction.
+    """Return, by document, how much more of the norms' inputs is along the ones vector than along a random direction.
 
-    The value is the logarithm of the ratio of the shares of squared length along the two. Columns are the pretrained
-    model and one with random weights.
+    The value is the logarithm of the ratio of the two shares of squared length. One column is for the pretrained model,
+    and one for a model with random weights.
     """
     ratios = numbers.ones_ratios(of_model(tables["ones_share"], model))
     names = np.where(ratios.checkpoint == "random", BEFORE_TRAINING, "") + "hidden vectors"
@@ -122,10 +122,10 @@ MOVED = ("with the projection changed", "as much along a random direction")
 
 
 def attention_moved(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Return, by document, the percentage of a query's attention that moves to other keys if the norms change.
+    """Return, by document, the percentage of a query's attention that moves to other keys if the norms are changed.
 
-    One column is for the norms' projection, which is left out of LayerNorms and added to RMSNorms; the other is for as
-    large a change along a random direction.
+    In one column the norms' projection is changed: left out of LayerNorms, added to RMSNorms. In the other, the change
+    is as large, but along a random direction.
     """
     moved = of_model(tables["projection_shift"], model).groupby("context")
     return Measured(100 * moved[["total_variation", "random_direction"]].mean().set_axis(MOVED, axis=1))

@@ -53,8 +53,8 @@ def of_experiment(
     """Return the rows of one experiment in a table of the majority task, with all its variants.
 
     With `rate`, only the rows at this learning rate are returned. Raises Untestable if the experiment, one of
-    `variants` or the rate is missing, or if there are several widths (d_model) or learning rates (base_learning_rate),
-    except in the column `varies`.
+    `variants` or the rate is missing, or if the rows have several values of d_model or base_learning_rate; only in the
+    column that `varies` names are several allowed.
     """
     part = table[table.experiment == experiment]
     require(len(part), f"The run has no experiment {experiment}.")
@@ -70,10 +70,10 @@ def of_experiment(
 
 
 def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
-    """Return the runs of `variants`, each at the learning rate that is best for the other half of the seeds.
+    """Return the runs of `variants` whose learning rate is best in the half of the seeds without the run's seed.
 
-    `by` says whether a rate is best by test loss, accuracy or speed. Runs of layernorm_small are included if there are
-    any. Raises Untestable if a chosen rate of `variants` is the lowest or highest tried, or if a variant has one seed.
+    `by` says whether a rate is best by test loss, accuracy or speed. Runs of layernorm_small, if there are any, are
+    returned, too. Raises Untestable if a chosen rate is the lowest or highest tried, or if a variant has a single seed.
     """
     part = of_experiment(table, experiment, *variants, varies="base_learning_rate")
     part = part[part.variant.isin([*variants, "layernorm_small"])]
@@ -91,7 +91,7 @@ def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *varian
 
 
 def by_variant(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return one column of `rows` with a row for each seed and a column for each variant.
+    """Return the values in `column` of `rows` as a table with a row for each seed and a column for each variant.
 
     `rows` are rows of majority_metrics, with at most one for each seed and variant.
     """
@@ -106,9 +106,9 @@ def at_the_end(runs: pd.DataFrame, _: Sequence[str] = ()) -> Measured:
 def steps(
     runs: pd.DataFrame, variants: Sequence[str], column: str, level: float, for_good: bool = False
 ) -> Measured:
-    """Return, by seed and variant, the steps until a column of majority_metrics first falls to `level`.
+    """Return the optimiser steps until a column of majority_metrics first falls to `level`, by seed and variant.
 
-    With `for_good` they are the steps from which on the column stays at or above `level`.
+    With `for_good` it is the step from which on the column stays at or above `level`. NaN stands for never.
     """
     return steps_of(majority.arrivals(runs, majority.RUN, column, level, for_good), variants)
 
@@ -118,7 +118,7 @@ def at_step(
 ) -> Measured:
     """Return a column of majority_metrics at one step and before training, by seed (rows) and variant (columns).
 
-    `change` is applied to the values. The step is the last one by default; raises Untestable if it has no rows.
+    The function `change` is applied to the values. `step` is the last by default; raises Untestable if it has no rows.
     """
     step = int(runs.step.max()) if step is None else step
     then, first = (change(by_variant(runs[runs.step == each], column)) for each in (step, 0))
@@ -132,20 +132,20 @@ RANDOM = "a random direction"
 
 
 def minus(values: pd.DataFrame, high: str, low: str, **fields: Any) -> Comparison:
-    """Return the comparison of the columns `high` minus `low` of `values`, which has a row for each seed.
+    """Return the `Comparison` of the column `high` minus the column `low` of `values`, which has a row for each seed.
 
-    Its unit is degrees, unless `fields`, which are given to the `Comparison`, say otherwise.
+    `fields` are further fields of the `Comparison`. The unit is degrees unless `fields` has another.
     """
     fields = {"words": f"{high} minus {low}", "unit": "°"} | fields
     return Comparison(value=Measured(values).value(high, low), **fields)
 
 
 def parallel(tables: Tables, experiment: str) -> Outcome:
-    """Test Figure 2b: compare the mean angle between queries and the ones vector without projection and with it.
+    """Test the paper's Figure 2b: training with projection turns queries towards the ones vector.
 
-    Projected keys have no part along the ones vector, so scores do not depend on that part of a query. A query turns if
-    this part grows in training, rather than if the rest of it shrinks; the lengths of both are compared, too. Angles
-    are compared at the last step for which both the paper and the table majority_metrics give them.
+    Mean angles between queries and the ones vector, in degrees, are compared without and with projection, at the last
+    step that both the paper's figure and the table majority_metrics have. It is also tested that, with LayerNorm, the
+    part of queries along the ones vector grows in training. Raises Untestable if data are missing.
     """
     metrics = of_experiment(tables[METRICS], experiment, *PAPER_PROJECTION, "scale")
     vectors = of_experiment(tables[VECTORS], experiment, "layernorm")
@@ -187,10 +187,10 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
 
 
 def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Outcome:
-    """Test Figures 1a and 1b: whether the keys lie on a plane, and how far the queries are from its normal.
+    """Test the paper's Figures 1a and 1b: keys of `variant` lie on a plane, and queries point along its normal.
 
-    Keys lie on a plane if their smallest singular value is at most `flat` of the largest. With a bias the plane of
-    LayerNorm's outputs need not contain the origin, so `layernorm_affine` is tested on centred keys.
+    The keys of a run lie on a plane if their smallest singular value is at most `flat` times the largest. The mean of
+    the keys of layernorm_affine is subtracted first, since its bias moves the plane away from the origin.
     """
     vectors = of_experiment(tables[VECTORS], experiment, variant, "scale")
     vectors = vectors[vectors.variant.isin([variant, "scale"])]
@@ -230,9 +230,9 @@ TESTS = {"parallel": parallel, "on_a_plane": on_a_plane}
 
 
 def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
-    """Return, by seed, by how many points the final accuracy of layernorm and of projected_qk is below that of scale.
+    """Return by how many points the final accuracy (%) of the variants layernorm and projected_qk is below scale's.
 
-    For both variants there are columns for the narrowest width, the widest, their difference, and the mean over widths.
+    Each row is a seed. Both have columns for the narrowest width, the widest, their difference, and the mean of all.
     """
     compared = ("layernorm", "scale", "projected_qk")
     metrics = of_experiment(tables[METRICS], experiment, *compared, varies="d_model")
@@ -249,11 +249,11 @@ def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Me
 
 
 def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
-    """Return, by seed, the effects of size and projection, and their interaction, on log steps to TEST_LOSS.
+    """Return the effects of size and projection, and their interaction, on log steps to a test loss of 0.5.
 
-    Size compares an attention input that is d times smaller with one that is not; projection compares training without
-    projection with training with it. Raises Untestable if a seed with runs of all four variants has one that does not
-    reach the loss.
+    Each row is a seed. Values are natural logarithms of ratios of steps, above 0 if training needs fewer steps with
+    projection, or with an attention input of LayerNorm's size instead of 1/d of it. Raises Untestable if a seed with
+    runs of all four variants has one that does not reach the loss.
     """
     cells = [*chain(*majority.SIZE_AND_PROJECTION)]
     measured = _to_loss(of_experiment(tables[METRICS], experiment, *cells), cells)
@@ -264,9 +264,9 @@ def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str])
 
 
 def of_runs(measure: Callable[..., Measured], select: Callable = of_experiment) -> Callable[..., Measured]:
-    """Return the function with which a `Quantity` of the majority task is measured.
+    """Return a function of tables, experiment and variants that measures a quantity of the majority task.
 
-    It calls `measure` with the runs of majority_metrics that `select` chooses, and with the names of the variants.
+    It calls `measure` with two arguments: the runs that `select` takes from majority_metrics, and the variants' names.
     """
     return lambda tables, of, variants: measure(select(tables[METRICS], of, *variants), variants)
 

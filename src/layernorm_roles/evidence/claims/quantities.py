@@ -21,7 +21,10 @@ BEFORE_TRAINING, UNIGRAM = "untrained ", "unigram"
 
 @dataclass(frozen=True)
 class Measured:
-    """Values of a quantity: a row for each seed or document, and a column for each thing that is compared."""
+    """The measured values of a quantity, such as final accuracy, that the test of a claim compares.
+
+    `frame` has a row for each seed or document, and a column for each thing that is compared, such as a variant.
+    """
 
     frame: pd.DataFrame = field(default_factory=pd.DataFrame)
     worst: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -38,19 +41,19 @@ class Measured:
     """A sentence on sizes, such as d_head, without which the statement of a claim cannot be read."""
 
     def columns(self, name: str) -> list[str]:
-        """Return the names of the columns that match `name`, in which * stands for any text.
+        """Return the names of all columns that match the pattern `name`, in which * stands for any text.
 
-        Raises Untestable if there are none.
+        Raises Untestable if no column matches.
         """
         columns = [column for column in (*self.frame, *self.known) if fnmatchcase(column, name)]
         require(columns, f"The run has no {name.removesuffix(' *')}.")
         return columns
 
     def value(self, *names: str, less: tuple[float, str, str] | None = None) -> Value:
-        """Return the mean over rows of a column, or of the difference between two columns, with its interval.
+        """Return the mean over rows of one column, or of the first column minus the second, with its 95 % interval.
 
-        Where the values are steps to a goal, it is the mean of the logarithm of their ratio. With `less`, a triple
-        (k, a, b), k times the difference of columns a and b is subtracted. Raises Untestable with fewer than two rows.
+        If the values are steps to a goal, it is the mean logarithm of the first over the second. With `less`, a triple
+        (k, a, b), k times (column a minus column b) is subtracted. Raises Untestable if there are too few rows.
         """
         if names[0] in self.known:
             return self.known[names[0]]
@@ -87,9 +90,9 @@ class Measured:
 
 
 def enough(values: pd.Series, what: str) -> pd.Series:
-    """Return `values`, one for each seed; raises Untestable if there are fewer than two.
+    """Return `values`, one for each seed, unchanged; raise Untestable if there are fewer than two.
 
-    The message names `what` the values are of, such as a variant.
+    `what` says in the error message what was measured, such as the name of a variant.
     """
     count = f"only {len(values)} seed" if len(values) else "no run"
     require(len(values) > 1, f"The run has {count} of {what}: no interval over seeds.")
@@ -97,9 +100,9 @@ def enough(values: pd.Series, what: str) -> pd.Series:
 
 
 def refuse_rate_at_grid_end(at_end: pd.Series, rates: pd.Series, what: str) -> None:
-    """Raise Untestable if a chosen learning rate is the lowest or the highest of those that were tried.
+    """Raise Untestable if a best learning rate is the lowest or the highest of those that were tried.
 
-    `at_end` says so for each of the `rates`; `what` names in the message what was trained at them.
+    `rates` are the best rates, and `at_end` says whether each is at an end. `what` names the variant in the message.
     """
     if at_end.any():
         best = f"{what} is best at a learning rate of {rates[at_end].iloc[0]:g}, the first or last that was tried"
@@ -107,9 +110,9 @@ def refuse_rate_at_grid_end(at_end: pd.Series, rates: pd.Series, what: str) -> N
 
 
 def steps_of(runs: pd.DataFrame, variants: Sequence[str]) -> Measured:
-    """Return the steps to a goal by seed and variant, with a note on the runs of `variants` that do not reach it.
+    """Return the steps to a goal by seed (rows) and variant (columns), and a note on runs of `variants` that miss it.
 
-    `runs` has a row for each run, with the columns variant, seed, steps (NaN if it does not get there) and last_step.
+    Each row of `runs` is a run, with the columns variant, seed, steps (NaN if the run misses the goal) and last_step.
     """
     compared, note = runs[runs.variant.isin(variants)], ""
     number, lost = (part.variant.value_counts() for part in (compared, compared[compared.steps.isna()]))
@@ -124,7 +127,7 @@ def steps_of(runs: pd.DataFrame, variants: Sequence[str]) -> Measured:
 
 
 class Quantity(NamedTuple):
-    """Something that claims can compare: how it is measured from the tables, and which columns it has."""
+    """A quantity that claims can compare, such as final accuracy: a function that measures it, its unit and columns."""
 
     measure: Callable[..., Measured]
     """Function of the tables, the experiment or model, and the names of the columns that are compared."""
@@ -137,7 +140,10 @@ class Quantity(NamedTuple):
     """Names of the thresholds in `rules` that the measurement uses, which belong to a claim's preregistered rule."""
 
     def knows(self, name: str) -> bool:
-        """Return whether `name`, from the YAML entry of a claim, can be the name of a column of this quantity."""
+        """Return whether this quantity can have a column called `name`, given in the YAML entry of a claim.
+
+        For models before training the name begins with "untrained ".
+        """
         name = name.removeprefix(BEFORE_TRAINING)
         known = (column.replace("VARIANT", v) for column in self.columns for v in (*LEGENDS, UNIGRAM))
         return any(fnmatchcase(name, column) for column in known)

@@ -138,7 +138,7 @@ ATTENTION = 0.3
 
 
 class Verdict(StrEnum):
-    """The verdict on a claim. MEANINGS says what each word means."""
+    """The verdict on a claim, such as "reproduced". The dictionary MEANINGS of this module explains each."""
 
     REPRODUCED = "reproduced"
     PARTIAL = "partial"
@@ -185,7 +185,10 @@ OF_EFFECTS = set(Verdict) - {Verdict.NOT_REPRODUCED, Verdict.DOES_NOT_HOLD, Verd
 
 
 class Finding(StrEnum):
-    """What one comparison shows: the effect is seen, smaller, absent, reversed or undecided."""
+    """What one comparison shows: the claimed effect is seen, smaller, absent, reversed or undecided.
+
+    "Smaller" means there, but below the least size that matters; "undecided", that the interval is too wide to tell.
+    """
 
     SEEN = "seen"
     SMALLER = "smaller"
@@ -202,11 +205,11 @@ NOT_THERE = {Finding.ABSENT, Finding.REVERSED}
 
 
 def effect(estimate: Estimate, least: float) -> Finding:
-    """Return whether an effect is seen, smaller than `least`, absent, reversed or undecided.
+    """Return the finding on an effect, 0 for none: seen, smaller, absent, reversed or undecided.
 
-    `least` is half of the effect that the paper reports or, for a question of this repository, the smallest effect that
-    matters. For a statement on the sign alone it is 0; the effect is then never found absent, since no interval shows
-    that there is none at all.
+    With its interval above 0, it is seen if its mean is at least `least`, else smaller. With the interval below 0, it
+    is reversed. With 0 in the interval, it is absent if the interval ends below `least`, else undecided. `least` is
+    half of the reported effect or the smallest that matters; it is 0 if only the sign counts.
     """
     if estimate.high < 0:
         return Finding.REVERSED
@@ -216,23 +219,29 @@ def effect(estimate: Estimate, least: float) -> Finding:
 
 
 def half_or_none(estimate: Estimate, least: float) -> Finding:
-    """Return whether an effect is seen, absent, reversed or undecided; one smaller than `least` counts as absent."""
+    """Return the finding on an effect, 0 for none: seen, absent, reversed or undecided.
+
+    An effect whose interval lies above 0 is seen if its mean is at least `least`, and otherwise counts as absent.
+    """
     finding = effect(estimate, least)
     return Finding.ABSENT if finding == Finding.SMALLER else finding
 
 
 def above(estimate: Estimate, threshold: float) -> Finding:
-    """Return seen if the whole interval lies above `threshold`, absent if none of it does, else undecided."""
+    """Return the finding on whether `estimate` is above `threshold`.
+
+    It is seen if the whole interval is above the threshold, absent if no part of it is, and otherwise undecided.
+    """
     if estimate.low > threshold:
         return Finding.SEEN
     return Finding.ABSENT if estimate.high <= threshold else Finding.UNDECIDED
 
 
 def at_most(estimate: Estimate, threshold: float, worst: Estimate | None = None) -> Finding:
-    """Return seen if the estimate's whole interval lies at or below `threshold`, absent if above it, else undecided.
+    """Return the finding on whether `estimate` is at most `threshold`.
 
-    `worst` is the estimate that also counts all cases that proofs leave open. If it is given, its interval, too, has to
-    lie at or below `threshold` for the finding to be seen.
+    It is seen if the whole interval is at or below the threshold, absent if all of it is above, otherwise undecided.
+    `worst` is the estimate with all undecided cases counted; if given, its interval decides between seen and undecided.
     """
     if above(estimate, threshold) == Finding.SEEN:
         return Finding.ABSENT
@@ -240,7 +249,10 @@ def at_most(estimate: Estimate, threshold: float, worst: Estimate | None = None)
 
 
 def within_exponent(estimate: Estimate, predicted: float) -> Finding:
-    """Return seen if the whole interval is within EXPONENT of `predicted`, absent if all outside, else undecided."""
+    """Return the finding on whether a measured exponent is within 0.05 (EXPONENT) of `predicted`.
+
+    It is seen if the whole interval is within that distance, absent if no part of it is, and otherwise undecided.
+    """
     if max(abs(estimate.low - predicted), abs(estimate.high - predicted)) <= EXPONENT:
         return Finding.SEEN
     outside = estimate.low > predicted + EXPONENT or estimate.high < predicted - EXPONENT
@@ -248,10 +260,10 @@ def within_exponent(estimate: Estimate, predicted: float) -> Finding:
 
 
 def all_of(*findings: Finding) -> Finding:
-    """Return the finding on a statement that says several things at once, from the findings on each.
+    """Return the finding on a statement with several parts, from the findings on the parts.
 
-    It is reversed if all are reversed; otherwise absent if any is absent or reversed, undecided if any is undecided,
-    smaller if any is smaller, and seen if all are seen.
+    It is reversed if all parts are reversed. Otherwise the first that applies decides: absent if any part is absent or
+    reversed, undecided if any is undecided, smaller if any is smaller, seen if all are seen.
     """
     if set(findings) == {Finding.REVERSED}:
         return Finding.REVERSED
@@ -261,10 +273,10 @@ def all_of(*findings: Finding) -> Finding:
 
 
 def verdict(own: Finding, isolated: Finding = Finding.SEEN, *rest: Finding) -> Verdict:
-    """Return the verdict on a claim of the paper, by the first table of verdicts in this module's docstring.
+    """Return the verdict on a claim of the paper, from the findings on its number, its cause and its other parts.
 
-    `own` is the finding on the claim's number, `isolated` the finding on its cause, and `rest` the findings on whatever
-    else the claim says.
+    `own` is the finding on the claim's main number, `isolated` on the comparison that isolates the claimed cause, and
+    `rest` are those on other parts of the claim. The docstring of the module has a table of the verdicts.
     """
     if own in NOT_THERE:
         return Verdict.REVERSED if own == Finding.REVERSED else Verdict.NOT_REPRODUCED
@@ -280,7 +292,7 @@ def verdict(own: Finding, isolated: Finding = Finding.SEEN, *rest: Finding) -> V
 def statement_verdict(parts: Sequence[Finding], cause: Finding = Finding.SEEN) -> Verdict:
     """Return the verdict on a statement of another document, or on a question of this repository.
 
-    `parts` are the findings on its parts, `cause` the finding on the cause that it names, if it names one.
+    `parts` are the findings on the statement's parts. `cause` is the finding on the cause that it names, seen if none.
     """
     found = set(parts)
     if found <= NOT_THERE:

@@ -20,10 +20,10 @@ NORMS = ("none", "layernorm", "projection", "scale")
 def matrices(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     """Return the percentage of random matrices with an unselectable key, with Clopper and Pearson's 95 % interval.
 
-    There is a column for each norm, over all numbers of keys and dimensions. Three more are for keys without a norm,
-    with the most keys in the fewest dimensions and from HIGH_DIMENSION on, and for LayerNorm with an eps in float32 in
-    the fewest dimensions. Raises Untestable if there are no keys without a norm. If `columns` has those from
-    HIGH_DIMENSION on, the dimensions must reach it, and the simulation must not contradict the exact expectation.
+    There is a column for each norm, over all sizes of matrices. Two more have keys without a norm: the most keys in the
+    fewest dimensions, and 13 (HIGH_DIMENSION) dimensions or more. The last has LayerNorm with an eps, in float32, in
+    the fewest dimensions. Raises Untestable without keys of the norm none, or if `columns` asks for 13 dimensions and
+    there are fewer or the simulation contradicts the exact expectation.
     """
     table = tables["random_keys"]
     cells = {norm: table[table.norm == norm] for norm in NORMS}

@@ -21,7 +21,10 @@ def _rows(tables: Tables, table: str, **where: str) -> pd.DataFrame:
 
 
 def majority(tables: Tables, experiment: str) -> str:
-    """Return a sentence on the width, learning rate, steps and runs of an experiment of the majority task."""
+    """Return a sentence on an experiment of the majority task: its width, learning rate, steps and number of runs.
+
+    The sentence is empty if the table majority_metrics has no rows of the experiment.
+    """
     metrics = _rows(tables, "majority_metrics", experiment=experiment)
     if metrics.empty:
         return ""
@@ -31,7 +34,10 @@ def majority(tables: Tables, experiment: str) -> str:
 
 
 def random_keys(tables: Tables, _: str | None) -> str:
-    """Return a sentence on the numbers of keys, dimensions and matrices of the random keys, beside the paper's."""
+    """Return a sentence on the sizes of the random matrices of keys, beside those of the paper.
+
+    The sizes are numbers of keys, dimensions and matrices. Without the table random_keys the sentence is empty.
+    """
     if "random_keys" not in tables:
         return ""
     table, paper = tables["random_keys"], reported()["random_keys"]["sizes"]
@@ -42,7 +48,10 @@ def random_keys(tables: Tables, _: str | None) -> str:
 
 
 def losses(tables: Tables, model: str) -> str:
-    """Return a sentence on the width, steps, tokens per step and number of runs of a language model."""
+    """Return a sentence on a language model's width, steps, tokens per step and runs, beside those of the paper.
+
+    The sentence is empty if the table language_model_metrics has no rows of the model.
+    """
     metrics = _rows(tables, "language_model_metrics", model=model)
     if metrics.empty:
         return ""
@@ -56,7 +65,10 @@ def losses(tables: Tables, model: str) -> str:
 
 
 def keys(tables: Tables, model: str, texts: str) -> str:
-    """Return sentences on a language model's training, and the number and length of the contexts with tested keys."""
+    """Return sentences on a language model's training, and on the contexts whose keys are tested.
+
+    `texts` is "long" or "sentences", the kind of contexts. The result is empty if no keys of such contexts were tested.
+    """
     table = _rows(tables, "key_selectability", model=model, texts=texts)
     if table.empty:
         return ""
@@ -65,7 +77,10 @@ def keys(tables: Tables, model: str, texts: str) -> str:
 
 
 def pretrained(tables: Tables, model: str) -> str:
-    """Return a sentence on a pretrained model's documents, their numbers of keys, and the sizes of its heads."""
+    """Return a sentence on the documents that a pretrained model read, and on its layers and heads.
+
+    It has the numbers of documents, tokens, layers, heads and dimensions; it is empty if no keys were tested.
+    """
     table = _rows(tables, "pretrained_keys", model=model)
     if table.empty:
         return ""

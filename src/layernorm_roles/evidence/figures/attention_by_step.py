@@ -21,11 +21,11 @@ COMPARED = ("layernorm", "layernorm_shrunk", "projection", "projection_grown", N
 
 
 def paper_rate(metrics: pd.DataFrame, attention: pd.DataFrame, model: str) -> Figure:
-    """Draw the validation losses of a model's variants against the steps, and what attention contributes to them.
+    """Draw validation losses and attention of a language model's variants against the optimiser steps.
 
-    Further panels show the differences from LayerNorm and the deviation of attention scores. `metrics` is the table
-    language_model_metrics and `attention` the table language_model_attention; the variants COMPARED of `model` are
-    drawn.
+    Panels show losses (nats per token), their differences from LayerNorm's, the loss added by setting all scores to 0,
+    and the standard deviation of scores over keys. `metrics` is the table language_model_metrics, `attention` the table
+    language_model_attention. COMPARED has the variants drawn: with scaling, without it, without attention.
     """
     shown = "model == @model and variant in @COMPARED and step > 0"
     runs, of_model = metrics.query(shown), attention.query(shown)
@@ -67,11 +67,11 @@ factors by which marks are moved along the x axis, so that none hides another.""
 def dose_response(
     attention: pd.DataFrame, metrics: pd.DataFrame, norms: Mapping[str, Any], model: str
 ) -> Figure:
-    """Draw when runs begin to attend against the size of attention's input, and how fast the majority task is learnt.
+    """Draw the step at which each run begins to attend against the root mean square of attention's input.
 
-    attention: table language_model_attention, of which `model` is drawn. metrics: table majority_metrics, of which the
-    experiments SIZES are drawn in a second panel, against the size relative to LayerNorm's. `norms` is the section
-    norms of the settings. Each run has a mark; those that do not get there are marked at the upper edge.
+    `attention` is the table language_model_attention, of which `model` is drawn. A second panel shows steps to a test
+    loss in the majority task (experiments d8 and sizes of `metrics`, table majority_metrics) against the input's size
+    over LayerNorm's. Hollow marks are runs that never get there. `norms` is the section norms of the settings.
     """
     begun = onsets(attention[attention.model == model])
     kinds = [v if v in DOSES else getattr(dose(v, norms), "family", None) for v in begun.variant]

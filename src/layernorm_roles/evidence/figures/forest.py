@@ -46,9 +46,9 @@ models that lack what the claim is about."""
 
 
 def forest(claims: pd.DataFrame) -> Figure:
-    """Draw the effects that the paper claims, relative to the reported ones, with their intervals and verdicts.
+    """Draw the measured effects of the paper's claims over the reported effects, with intervals and verdicts.
 
-    `claims` is the table claims. Claims for which no effect was measured are left out.
+    On the axis 0 is no effect, 1 the reported one. `claims` is the table claims; those without a ratio are left out.
     """
     scaled = on_common_scale(claims)
     shown = scaled[scaled.effect.notna() & scaled.source.str.startswith(PAPER)]

@@ -51,9 +51,9 @@ IN_HEADS = {*PAPER_SCALING, QUERY_KEY_VARIANT}
 def heads(keys: pd.DataFrame) -> Figure:
     """Draw the percentage of unselectable keys by layer, untrained and trained, at attention's input and in heads.
 
-    There is a row of panels for each model and a column for each of SITES. keys: table key_selectability, of which the
-    long contexts of models with heads and a variant other than layernorm are drawn. Variants in IN_HEADS and those not
-    built in are shown or, without any, all. Means are over heads, contexts and seeds.
+    Each language model has a row of panels: keys at attention's input, keys in heads with all keys of the context as
+    their rivals, and keys in heads with only earlier keys as their rivals. `keys` is the table key_selectability, of
+    which long contexts are drawn, without models that have LayerNorm alone. Means are over heads, contexts and seeds.
     """
     keys, models = keys[keys.texts == "long"], {}
     for model, part in keys[keys.site == "head"].groupby("model", sort=False):
@@ -92,9 +92,9 @@ def _layers(axes: Axes, shares: pd.DataFrame, looks: style.Looks) -> None:
 
 
 def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
-    """Draw, against the width of a head, the percentage of unselectable keys and how much attention keys can get.
+    """Draw, by width of a head, the % of keys that are unselectable, or that can get much of a query's attention.
 
-    Models with LayerNorm are drawn. keys: table key_selectability; ceilings: table language_model_ceilings.
+    Much is ½, 1/10 or 1/100. LayerNorm models are drawn. Tables: key_selectability and language_model_ceilings.
     """
     shares, reach = numbers.by_width(keys), numbers.shares_reached(ceilings[ceilings.variant == "layernorm"])
     figure, (above, below) = plt.subplots(2, 2, figsize=(style.PAGE, 5.6), sharex=True, sharey="row")

@@ -34,10 +34,10 @@ FARTHEST = 2.5
 
 
 def paper_losses(metrics: pd.DataFrame, column: str) -> Figure:
-    """Draw a loss of the model gpt against the steps, and its difference from LayerNorm beside the paper's.
+    """Draw a loss of the language model gpt against the steps, and its difference from LayerNorm's in a second panel.
 
-    `column` names the loss in `metrics`, the table language_model_metrics. The losses of the paper are not drawn, since
-    they are of another tokenizer and text.
+    `metrics` is the table language_model_metrics; `column` is train_loss or valid_loss, in nats per token. The
+    difference that the paper reports is marked. The paper's losses are not: they are of another tokenizer and text.
     """
     figure, entries = _rows(metrics, [PAPER_MODEL], column)
     runs, axes = metrics[metrics.model == PAPER_MODEL], figure.axes[1]
@@ -53,10 +53,10 @@ def paper_losses(metrics: pd.DataFrame, column: str) -> Figure:
 
 
 def losses(metrics: pd.DataFrame) -> Figure:
-    """Draw the validation losses of several models against the steps, and their differences from LayerNorm.
+    """Draw validation losses (nats per token) of language models by step, and their differences from LayerNorm's.
 
-    There is a row of panels for each model. metrics: table language_model_metrics, of which the models with one
-    learning rate, one length and a variant other than LayerNorm are drawn, except SHOWN_ALONE.
+    Each model has a row of panels. `metrics` is the table language_model_metrics. Models with several learning rates or
+    training lengths, with LayerNorm alone, or with figures of their own (SHOWN_ALONE) are left out.
     """
     single = of_single_points(metrics)
     models = single.model[(single.variant != BASE) & ~single.model.isin(SHOWN_ALONE)].unique()
@@ -85,9 +85,9 @@ def _rows(metrics: pd.DataFrame, models: Sequence[str], column: str) -> tuple[Fi
 def loss_and_differences(panels: Iterable[Axes], runs: pd.DataFrame, column: str, looks: style.Looks) -> None:
     """Draw a loss against the steps in the first of two panels, and its difference from LayerNorm's in the second.
 
-    Runs with equal seeds are subtracted. The axis of differences fits the second half of training of the variants with
-    attention; a variant that ends beyond it is written there with its difference at the last step. The second panel is
-    empty if there are no runs of BASE (LayerNorm).
+    `runs` are rows of table language_model_metrics on one model, `column` the loss in nats per token. Differences are
+    between runs with equal seeds. Their axis fits the second half of training; a variant that ends beyond it is named
+    there, with its difference at the last step. Without runs of LayerNorm the second panel is empty.
     """
     left, right = panels
     last = runs.step.max()

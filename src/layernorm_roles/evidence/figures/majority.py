@@ -36,7 +36,10 @@ the paper reports, whose edge in the axes has the colour of its variant."""
 
 
 def title(experiment: str, settings: Mapping[str, Any]) -> str:
-    """Return a majority experiment's title from its settings: its sizes, and how its data are drawn and split."""
+    """Return a title for an experiment of the majority task: its name, width, classes and kind of data.
+
+    `settings` are those of the experiment. The kind of data says how they are sampled, and split for the test.
+    """
     data = f"{settings['sampling'].replace('_', '-')} partitions, split by {settings['split']}"
     if (settings["sampling"], settings["split"]) == (PAPER["sampling"], PAPER["split"]):
         data = f"released data ({data})"
@@ -45,10 +48,10 @@ def title(experiment: str, settings: Mapping[str, Any]) -> str:
 
 
 def curves(metrics: pd.DataFrame, settings: Mapping[str, Any], experiment: str, column: str) -> Figure:
-    """Draw a column of majority_metrics against the steps for all variants of an experiment.
+    """Draw a quantity of the majority task against the optimiser steps, with a curve for each variant.
 
-    `settings` is the section majority of the settings. What the paper reports is marked if the experiment has the
-    paper's sizes.
+    `column` names the quantity in `metrics`, the table majority_metrics; `settings` is the section majority of the
+    settings. Numbers that the paper reports are marked if `experiment` has the paper's sizes and kind of data.
     """
     runs = metrics[metrics.experiment == experiment]
     figure, axes = plt.subplots(figsize=(style.PAGE, 3.5))
@@ -62,10 +65,10 @@ def curves(metrics: pd.DataFrame, settings: Mapping[str, Any], experiment: str, 
 
 
 def grid(metrics: pd.DataFrame) -> Figure:
-    """Draw loss, accuracy, angle of queries and attention's distance from equal weights against the steps.
+    """Draw test loss, test accuracy, angle of queries to the ones vector, and inequality of attention by step.
 
-    There is a row of panels for each experiment. metrics: table majority_metrics, of which experiments with one width
-    and learning rate are drawn. A distance below 1e-6 is drawn as 1e-6.
+    Each experiment with one width and learning rate in `metrics`, the table majority_metrics, has a row of panels.
+    Inequality is 1 - (perplexity of attention) / (number of classes); it is drawn as 1e-6 if it is smaller.
     """
     runs = of_single_points(metrics)
     runs = runs.assign(unequal=(1 - runs.attention_share).clip(lower=1e-6))

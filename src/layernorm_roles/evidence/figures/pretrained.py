@@ -28,10 +28,10 @@ random direction in place of the ones vector."""
 
 
 def reached(ceilings: pd.DataFrame) -> Figure:
-    """Draw, by layer, how many (key, head) pairs can get, and do get, ½, 1/10 or 1/100 of a query's attention.
+    """Draw by layer how many (key, head) pairs can get, and do get, ½, 1/10 or 1/100 of a query's attention, in %.
 
-    ceilings: table attention_ceilings; there is a row of panels for each model. What keys can get is from any query
-    that the head can compute from outputs of its norm or, where that is not known, from any query at all.
+    `ceilings` is the table attention_ceilings; each model has a row of panels. What a key can get is from any query
+    that the head can compute from outputs of its norm, or from any vector for models whose table lacks such ceilings.
     """
     shares = shares_below(ceilings)
     few = shares.contexts < LEAST_FOR_INTERVAL
@@ -66,10 +66,10 @@ def reached(ceilings: pd.DataFrame) -> Figure:
 
 
 def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> Figure:
-    """Draw how much of norms' inputs lies along the ones vector, and how far attention moves if projections change.
+    """Draw the share of norms' inputs along the ones vector, and how far attention moves if projection is toggled.
 
-    ones: table ones_share; shifts: table projection_shift; there is a row of panels for each pretrained model. own:
-    table language_model_ones_share, of which the LayerNorm runs of models with several variants are drawn in every row.
+    Each pretrained model has a row of panels. `ones` is the table ones_share; `shifts` is the table projection_shift,
+    on projections left out or added; `own` is the table language_model_ones_share, of which LayerNorm runs are drawn.
     """
     several = own.groupby("model").variant.transform("nunique") > 1
     own = ones_ratios(own[several & (own.variant == "layernorm")])

@@ -19,9 +19,9 @@ HEADS = (2, 8, 16, 24, 32, 48, 64)
 
 
 def share(cells: pd.DataFrame, norm: str) -> Figure:
-    """Draw the share of matrices with an unselectable key after one norm, by number n and dimension d of keys.
+    """Draw a heat map of the share of matrices with an unselectable key, by number n and dimension d of the keys.
 
-    cells: table random_keys. A line below the panel names the other norms that leave no matrix with such a key.
+    `cells` is the table random_keys; keys after `norm` are drawn. A note names other norms without such a matrix.
     """
     part = cells[cells.norm == norm]
     figure, axes = plt.subplots(figsize=(style.COLUMN, 2.4))
@@ -53,9 +53,9 @@ def _notes(part: pd.DataFrame) -> list[str]:
 
 
 def law(table: pd.DataFrame) -> Figure:
-    """Draw, against the dimension, the number of Gaussian keys from which on a given share of them is unselectable.
+    """Draw, against the dimension of keys, how many Gaussian keys it takes until a given share is unselectable.
 
-    `table` is the table gaussian_law.
+    `table` is the table gaussian_law. Each share has a curve, and a dashed one if a key's rivals are only earlier keys.
     """
     figure, axes = plt.subplots(figsize=(style.PAGE, 2.7))
     known = table.dropna(subset="n").sort_values("d")

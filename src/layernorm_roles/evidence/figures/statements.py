@@ -24,9 +24,9 @@ STAGES = dict(x="inputs x", f="projection f", g="scaling g to length $\\sqrt{3}$
 
 
 def geometry(table: pd.DataFrame, cloud: pd.DataFrame) -> Figure:
-    """Draw points before and after each step of LayerNorm, the radius after scaling, and differences from torch.
+    """Draw points at each step of LayerNorm, how eps changes the radius after scaling, and differences from torch.
 
-    table: the table geometry, of which the largest dimension up to 64 is drawn; cloud: the table geometry_cloud.
+    `cloud` is the table geometry_cloud; `table` is the table geometry, drawn for its largest dimension up to 64.
     """
     figure = plt.figure(figsize=(style.PAGE, 6.4))
     above, below = figure.subfigures(2, 1, height_ratios=[3.9, 2.5])
@@ -105,9 +105,9 @@ GUESSING = dict(label="guessing", color="black", ls=":", lw=1.0)
 def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame) -> Figure:
     """Draw final losses of pre-norm and post-norm networks by learning rate; below, gradients and probed positions.
 
-    table: table placement, of which diverged runs are only counted. untrained: table untrained_gradients, drawn as
-    geometric means over gradients that neither vanish nor overflow. probe: table position_probe, of the deepest
-    networks in it.
+    `table` is the table placement (nats); diverged runs are only counted. `untrained` is the table untrained_gradients:
+    geometric means, by depth, of the first layer's gradient norm, without zero and infinite ones. `probe` is the table
+    position_probe: the percentage of tokens whose position a linear probe names, by layer of the deepest networks.
     """
     figure = plt.figure(figsize=(style.PAGE, 5.0))
     above, below = figure.subfigures(2, 1, height_ratios=[1, 1.25])

@@ -57,7 +57,7 @@ Looks = Mapping[Any, Look]
 
 
 def theme() -> None:
-    """Set matplotlib's parameters for all figures that are drawn afterwards."""
+    """Set fonts, line widths and other matplotlib parameters (rcParams) for all figures that are drawn afterwards."""
     options = {"font.size": 8, "axes.labelsize": 8, "axes.titlesize": 8, "legend.frameon": False}
     options |= {"xtick.labelsize": 7, "ytick.labelsize": 7, "legend.fontsize": 7, "legend.title_fontsize": 7}
     options |= {"axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.6}
@@ -70,9 +70,9 @@ def theme() -> None:
 
 
 def looks_of(variants: Iterable[str], **more: Any) -> dict[str, dict[str, Any]]:
-    """Return the look of each variant (label, color and ls), in the order of the legends.
+    """Return label, color and line style (ls) of each variant, as a dictionary in the order of the legends.
 
-    The options `more` of a line are added to each look. A variant that is not built in takes the next of SPARE_COLOURS.
+    `more` are options of `Axes.plot` to be added to each. Variants that are not built in get spare colours in turn.
     """
     spare, looks = cycle(SPARE_COLOURS), {}
     for name in legend_order(variants):
@@ -82,23 +82,26 @@ def looks_of(variants: Iterable[str], **more: Any) -> dict[str, dict[str, Any]]:
 
 
 def each(looks: Looks, **more: Any) -> dict[Any, dict[str, Any]]:
-    """Return a copy of `looks` with the options `more` added to every look."""
+    """Return a copy of `looks` with the options `more` added to every look.
+
+    A look is a dictionary of options of `Axes.plot`, such as color; `looks` has one for each variant or other value.
+    """
     return {value: {**look, **more} for value, look in looks.items()}
 
 
 def apart(looks: Looks, factor: float) -> dict[Any, dict[str, Any]]:
-    """Return a copy of `looks` in which each has a `shift`, so that lines stand side by side on a logarithmic x axis.
+    """Return a copy of `looks`, options of lines, with a `shift` in each that sets them side by side on a log x axis.
 
-    All x of a line are to be multiplied by its shift, which grows by `factor` from one line to the next.
+    The function `line` multiplies x by the shift; from each line to the next the shift grows by the factor `factor`.
     """
     shifts = (factor ** (number - (len(looks) - 1) / 2) for number in range(len(looks)))
     return {value: {**looks[value], "shift": shift} for value, shift in zip(looks, shifts, strict=True)}
 
 
 def number_of(numbers: Collection[SupportsInt], what: str) -> str:
-    """Return a text such as "3 seeds", "1 seed" or "2 to 5 seeds", from the smallest to the largest of `numbers`.
+    """Return a text such as "1 seed", "3 seeds" or "2 to 5 seeds", with the smallest and the largest of `numbers`.
 
-    `what` is the noun in the singular.
+    `what` is the noun in the singular. `numbers` must not be empty.
     """
     few, most = (int(end(numbers)) for end in (min, max))
     return f"{few:,} to {most:,} {what}s" if few < most else f"{most:,} {what}{'' if most == 1 else 's'}"
@@ -108,11 +111,11 @@ def number_of(numbers: Collection[SupportsInt], what: str) -> str:
 
 
 def means(table: pd.DataFrame, x: str, y: str, geometric: bool = False, whole: bool = False) -> pd.DataFrame:
-    """Return the mean of column `y` and its interval for each value of column `x`, in the columns mean, low and high.
+    """Return the mean of column `y` and its interval (columns mean, low, high) for each value of column `x` (index).
 
-    The rows that share a value of `x` are the sample, usually one row for each seed. low and high are the ends of
-    Student's 95 % interval, NaN for fewer than LEAST_FOR_INTERVAL values, or with `whole` the smallest and largest
-    value. With `geometric` the mean is geometric, and the interval is that of the logarithms, transformed back.
+    Rows of `table` with equal x are a sample, usually with one row for each seed. low and high are the ends of
+    Student's 95 % interval, NaN for fewer than 3 values, or with `whole` the smallest and largest value. With
+    `geometric` the mean is geometric; its interval is computed on logarithms and transformed back.
     """
     rows = {}
     for value, values in table.groupby(x)[y]:
@@ -136,12 +139,12 @@ def line(
     shift: float = 1.0,
     **look,
 ) -> pd.DataFrame:
-    """Draw the mean of column `y` against column `x` with its spread; return what is drawn, as `means` does.
+    """Draw the mean of column `y` against column `x` with its spread; return the table from the function `means`.
 
-    `spread` is a "band" or vertical "bars" for intervals, "range" for a band from the smallest to the largest value, or
-    "seeds": a band from LEAST_FOR_BAND seeds on, otherwise a thin line for each seed, for which `table` needs one row
-    for each seed and x. All x are multiplied by `shift`. With `geometric` means and intervals are of logarithms. `look`
-    has options of `Axes.plot`.
+    `spread` is "band" or (vertical) "bars" for 95 % intervals, or "range" for a band from the smallest to the largest
+    value. "seeds" is a band if there are 5 or more seeds, otherwise a thin line for each seed; `table` then has to have
+    one row for each seed and x. All x, also those returned, are multiplied by `shift`. With `geometric`, means and
+    intervals are of logarithms. `look` has options of `Axes.plot`, color among them.
     """
     curve = means(table, x, y, geometric, whole=spread == "range")
     curve.index *= shift
@@ -158,9 +161,9 @@ def line(
 
 
 def lines(axes: Axes, table: pd.DataFrame, hue: str, looks: Looks, x: str, y: str, **options) -> None:
-    """Draw a `line` for each value of column `hue` that has a look in `looks`.
+    """Draw a line, with the function `line`, for each value of column `hue` that has a look in `looks`.
 
-    `options` are further arguments of the function `line`.
+    A look is a dictionary of options of `Axes.plot`, color among them. `options` are further arguments of `line`.
     """
     for value, look in looks.items():
         part = table[table[hue] == value]
@@ -185,10 +188,10 @@ def heights(*panels: Axes) -> np.ndarray:
 
 
 def accuracies(*panels: Axes) -> None:
-    """Make the y axis of `panels` show accuracies (0..1) in per cent, with common limits around their lines.
+    """Make the y axes of `panels` show accuracies (0..1) in per cent, on a scale that is logarithmic in the error.
 
-    The axis is logarithmic in the error, 1 - accuracy: halving it is the same length everywhere. Accuracies of 1 are at
-    the top.
+    Halving the error, 1 - accuracy, is the same length everywhere; errors below 1e-4 are drawn as 1e-4. All panels get
+    the same limits, which fit the lines that are already in them.
     """
 
     def height(accuracy: np.ndarray) -> np.ndarray:
@@ -210,7 +213,10 @@ def accuracies(*panels: Axes) -> None:
 
 
 def logarithmic(*panels: Axes) -> None:
-    """Give `panels` a logarithmic y axis with plain numbers, and common limits around all their lines."""
+    """Make the y axes of `panels` logarithmic, with plain numbers and common limits that fit all lines drawn so far.
+
+    At least one line must have a value above 0.
+    """
     there = heights(*panels)
     there = there[there > 0]
     for axes in panels:
@@ -223,7 +229,7 @@ def logarithmic(*panels: Axes) -> None:
 
 
 def ticks_at(axes: Axes, values: Iterable[SupportsFloat]) -> None:
-    """Put the ticks of a logarithmic x axis at the different `values`, as plain numbers, and no other ticks."""
+    """Put the ticks of a logarithmic x axis at `values`, written as plain numbers, and remove all other ticks."""
     axes.set_xticks(sorted(set(values)))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter(NullFormatter())
@@ -231,7 +237,7 @@ def ticks_at(axes: Axes, values: Iterable[SupportsFloat]) -> None:
 
 
 def rates(axes: Axes, values: Iterable[SupportsFloat]) -> None:
-    """Make the x axis logarithmic, with ticks at the learning rates `values`, written like .001."""
+    """Make the x axis a logarithmic axis of learning rates, with a label, and ticks at `values`, such as .001."""
     axes.set(xscale="log", xlabel="learning rate at the first step")
     ticks_at(axes, values)
     axes.xaxis.set_major_formatter(lambda rate, _: f"{rate:g}".replace("0.", ".", 1))
@@ -242,9 +248,9 @@ def rates(axes: Axes, values: Iterable[SupportsFloat]) -> None:
 
 
 def counted(looks: Looks, runs: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the legend's entries for the variants in `runs`: their looks, with the number of seeds in each label.
+    """Return legend entries for the variants in `runs`, whose labels give the number of seeds, such as ", 3 seeds".
 
-    If the number differs between settings (the columns SETTINGS), a label has the smallest and the largest.
+    `looks` has the lines' options. Labels have the range of the number if settings such as the width differ in it.
     """
     settings = runs.columns.intersection(SETTINGS, sort=False)
     seeds = runs.groupby(["variant", *settings]).seed.nunique()
@@ -255,9 +261,9 @@ def counted(looks: Looks, runs: pd.DataFrame) -> list[dict[str, Any]]:
 def legend_below(
     figure: FigureBase, looks: Iterable[Look], columns: int, further: Iterable[Look] = (), title: str = ""
 ) -> None:
-    """Put one legend below all axes of the figure, with at most `columns` columns, as many as its width has room for.
+    """Put one legend below all axes of the figure, with at most `columns` columns, fewer if they would be too wide.
 
-    It has an entry for each of `looks`. SINGLE and each of `further` follow if something in the axes has their label.
+    Each of `looks` has an entry. SINGLE, for single runs, and each of `further` follow if the axes have their label.
     """
     drawn = {artist.get_label() for axes in figure.axes for artist in axes.get_children()}
     entries = [*looks, *(look for look in (SINGLE, *further) if look["label"] in drawn)]
@@ -274,10 +280,10 @@ def legend_below(
 
 
 def differences(runs: pd.DataFrame, base: str, column: str, *index: str) -> pd.DataFrame:
-    """Return `column` of each variant minus `column` of the variant `base`, as a column "difference".
+    """Return the values of other variants in `column` minus those of the variant `base`, as a column "difference".
 
-    Rows with equal values in the columns `index` are subtracted; the result has these columns and "variant" as well.
-    Rows that only one of two variants has are left out.
+    Rows of two variants are paired if they are equal in the columns `index`, such as step and seed. The result has a
+    row for each pair, with the columns `index`, variant and difference. Rows without a partner are left out.
     """
     wide = runs.pivot(index=[*index], columns="variant", values=column)
     beyond = wide.drop(columns=base).sub(wide[base], axis=0).reset_index()
@@ -285,7 +291,7 @@ def differences(runs: pd.DataFrame, base: str, column: str, *index: str) -> pd.D
 
 
 def png(figure: Figure) -> bytes:
-    """Return the figure as a PNG file of 256 colours, which has a third of the bytes of one in full colour."""
+    """Return the figure as the bytes of a PNG file of 256 colours, a third as large as a file in full colour."""
     full, small = BytesIO(), BytesIO()
     figure.savefig(full, format="png", pil_kwargs={"compress_level": 1})
     image = Image.open(full)
@@ -295,9 +301,9 @@ def png(figure: Figure) -> bytes:
 
 
 def save(figure: Figure, *paths: str | Path) -> None:
-    """Save the figure to every path (.png or .pdf), complete or not at all, and close it.
+    """Save the figure to each of `paths` (.png or .pdf), and close it; a file appears whole or not at all.
 
-    The files hold no date and no version, so that drawing from equal tables gives equal bytes.
+    The files hold no date and no software version, so that equal figures give equal bytes.
     """
     for path in map(Path, paths):
         with files.atomic_write(path) as partial:

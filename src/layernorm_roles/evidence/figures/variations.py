@@ -37,11 +37,11 @@ MOMENTS = (dict(marker="o", mfc="white", ms=4.5), dict(marker="o", ms=4.5))
 
 
 def size_and_projection(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
-    """Draw the accuracies of four variants, with large and small keys, with projection and without, and both effects.
+    """Draw test accuracies with large and small keys, with projection and without, and the effects of both.
 
-    metrics: table majority_metrics; there is a row for each experiment with one width, one rate and the four variants
-    in CELLS. `settings` is the section majority of the settings. Panels show an early step and the last one, as
-    `analysis.majority.early_and_last` chooses them, and the two effects with their interaction.
+    `metrics` is the table majority_metrics, `settings` the section majority of the settings. Each experiment with one
+    width, one learning rate and the variants layernorm, scale, layernorm_small and scale_released has a row of panels:
+    accuracies at an early step and at the last, and effects of size and projection, with their interaction.
     """
     variants = of_single_points(metrics).groupby("experiment", sort=False).variant
     names = [name for name, present in variants if {*LARGE, *SMALL} <= {*present}]
@@ -107,10 +107,10 @@ PROJECTED = {
 
 
 def by_d_model(metrics: pd.DataFrame) -> Figure:
-    """Draw final accuracy against width, and its difference from the variant scale, with a curve for each variant.
+    """Draw final test accuracy, and its difference from the variant scale, against width; each variant has a curve.
 
-    metrics: table majority_metrics; there is a row of panels for each learning rate of each experiment with several
-    widths. Differences are left out where the variant scale (BASE) is missing or the only one.
+    `metrics` is the table majority_metrics. Each learning rate of an experiment with several widths has a row of
+    panels. Differences (percentage points) are left out if the variant scale is missing or there is no other.
     """
     metrics = _with_several(metrics, "d_model")
     looks = style.looks_of(metrics.variant, marker="o", ms=3.2)
@@ -155,9 +155,9 @@ accuracy with diverged runs. In the axes their edges have the colour of their va
 
 
 def by_rate(metrics: pd.DataFrame) -> Figure:
-    """Draw final accuracy, and the steps to a test loss, against the learning rate, with a curve for each variant.
+    """Draw final test accuracy, and the steps to test loss 0.5 (TEST_LOSS), against the learning rate, by variant.
 
-    metrics: table majority_metrics; there is a row of panels for each width of each experiment with several rates.
+    `metrics` is the table majority_metrics. Each width of an experiment with several rates has a row of panels.
     """
     metrics = _with_several(metrics, "base_learning_rate")
     rows = list(metrics.groupby(["experiment", "d_model"], sort=False))

@@ -34,11 +34,11 @@ SHORTENED = dict(
 
 
 def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Figure:
-    """Draw the keys and queries of all trained runs of a variant in three dimensions.
+    """Draw the keys and queries of all trained runs of a variant in three dimensions, with the ones vector.
 
-    vectors: table majority_vectors, in which `experiment` has a width of 3. The ones vector and the plane orthogonal to
-    it are drawn as well; a panel below shows the lengths of keys and queries, on an axis common to the paper's
-    variants.
+    `vectors` is the table majority_vectors, in which `experiment` has a width of 3. The plane orthogonal to the ones
+    vector is drawn as well. A panel below shows the lengths of keys and queries; its axis also spans the lengths of
+    layernorm and scale_released, so that figures can be compared.
     """
     trained = vectors[(vectors.experiment == experiment) & (vectors.checkpoint == "final")]
     chosen = trained[trained.variant == variant]
@@ -106,7 +106,7 @@ def _panel(axes: Axes3D, keys: np.ndarray, queries: np.ndarray, colour: str) -> 
 def plane_and_ones(axes: Axes3D, radius: float, half_length: float) -> None:
     """Draw a disc in the plane orthogonal to the ones vector, and a line along the ones vector, in three dimensions.
 
-    The disc has the given `radius`; the line reaches from -half_length to half_length in each coordinate.
+    The disc has its centre at the origin. The line reaches from -half_length to half_length in each coordinate.
     """
     angle = np.linspace(0, 2 * np.pi, 90)
     across = np.array([[1, -1, 0], [1, 1, -2]]) / np.sqrt([[2], [6]])
@@ -119,7 +119,7 @@ def plane_and_ones(axes: Axes3D, radius: float, half_length: float) -> None:
 def box(
     axes: Axes3D, limit: float, ticks: Sequence[int], zoom: float, view: Mapping[str, int], **look
 ) -> None:
-    """Let three axes of equal length reach from -limit to limit, with the labels x_1, x_2 and x_3.
+    """Let three axes of equal length reach from -limit to limit, with ticks at `ticks` and labels x_1, x_2 and x_3.
 
     `view` is the point of view, elev and azim in degrees; `zoom` enlarges the box; `look` has options of the labels.
     """

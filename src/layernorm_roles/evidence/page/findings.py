@@ -27,11 +27,11 @@ _PLACE = re.compile(r"\{(\w+)(?:\.(control|value|p))?\}")
 
 
 def sections(claims: Mapping[str, Judged]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the sections of findings.html, and the titles of those that stay undecided, from the judged claims.
+    """Return the sections of the page findings.html, and the titles of those that are left out as undecided.
 
-    A section is its entry in findings.yaml with the verdict on its claim, the headline for that verdict, and the
-    sentences that are true of it. Without such a headline or sentence it is undecided; claims that `by_kept_run`
-    returns are not listed.
+    `claims` has the judged claims by name. A section is an entry of findings.yaml with the verdict on its claim, the
+    headline for that verdict, and the sentences that are true under the verdicts. Without a headline or sentences it is
+    left out; its title is given unless `by_kept_run` returns its claim.
     """
     decided, undecided, elsewhere = [], [], {claim for _, claim, _ in by_kept_run(claims)}
     for entry in TEXT["sections"]:
@@ -45,9 +45,9 @@ def sections(claims: Mapping[str, Judged]) -> tuple[list[dict[str, Any]], list[s
 
 
 def by_kept_run(claims: Mapping[str, Judged]) -> list[tuple[str, str, Judged]]:
-    """Return what the kept reproduction found on claims that this reproduction leaves open.
+    """Return what the kept reproduction found on claims of findings.html that are "not tested" in this reproduction.
 
-    Each is a tuple of the headline, the name of the claim, and the claim as the kept reproduction judged it.
+    Each item is a tuple: a headline, the claim's name, and the claim as the kept reproduction judged it.
     """
     found = []
     for headlines, claim in ((entry["headlines"], entry["claim"]) for entry in TEXT["sections"]):
@@ -58,10 +58,10 @@ def by_kept_run(claims: Mapping[str, Judged]) -> list[tuple[str, str, Judged]]:
 
 
 def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
-    """Return the table of effects in findings.html, as texts: their numbers in three comparisons, and the verdicts.
+    """Return the table of effects in findings.html, as texts: each effect is a row of three numbers and a verdict.
 
-    The comparisons are the paper's, the isolating one, and the one at best learning rates. For a claim that was not
-    run, the number is that of the kept reproduction, marked as such.
+    The numbers are from the paper's comparison, the control that isolates the cause, and the comparison at best
+    learning rates. A number that only the kept reproduction has is marked "kept run".
     """
 
     def measured(claim: str | None) -> str:
@@ -85,17 +85,17 @@ def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
 
 
 def markdown(claims: Mapping[str, Judged]) -> str:
-    """Return the README's findings as a Markdown list of the sentences that the verdicts make true.
+    """Return the findings for the README as a Markdown list of the sentences that are true under the verdicts.
 
-    `claims` has the judged claims by name.
+    `claims` has the judged claims by name. A sentence is left out if a number in it was not measured.
     """
     return "".join(f"- {sentence}\n" for sentence in _sentences(TEXT["readme"], claims))
 
 
 def update_readme(readme: str | Path, claims: str | Path) -> None:
-    """Replace the text between the lines BEGIN and END of the file `readme` by a reproduction's findings.
+    """Replace the text between the comments findings:begin and findings:end in the file `readme` by the findings.
 
-    `claims` is the Parquet file of the reproduction's table claims. Raises ValueError if BEGIN or END is missing.
+    `claims` is the Parquet file of a reproduction's table claims. Raises ValueError if one of the comments is missing.
     """
     readme = Path(readme)
     before, begins, rest = readme.read_text(encoding="utf-8").partition(BEGIN)

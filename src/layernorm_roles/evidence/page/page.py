@@ -32,11 +32,11 @@ Inputs = Mapping[str, str | Path | Sequence[str | Path]]
 def write(plan: Mapping[str, Any], inputs: Inputs, out_report: str | Path, out_findings: str | Path) -> None:
     """Write the two HTML pages of a reproduction: the report on all claims, and the findings.
 
-    Equal inputs give equal bytes. `plan` has the reproduction's `settings`; `tables` and `figures`, the names of what
-    the pages may show; `options`, which a snakemake command needs after its target to mean this reproduction; and
-    perhaps `kept`, the verdicts of results/published/ by claim, which are shown with claims that this reproduction
-    leaves open. `inputs` has the path of each table by its name, claims among them, and under "figures" the paths of
-    the PNG files. These have to lie in the folder figures/ beside the pages, which link to them there.
+    `plan` has the reproduction's `settings`, the names of its `tables` and `figures` that the pages may show, and
+    `options`, the text that follows the target in snakemake commands on the pages. It may have `kept`, the verdicts of
+    results/published/ by claim, which stand beside claims that this reproduction leaves open. `inputs` has the path of
+    each table by name, the table claims included, and under "figures" the paths of PNG files. The pages link to these
+    in the folder figures/ beside them. Equal inputs give equal bytes.
     """
     evidence, templates = _Evidence(Path(out_report).parent.name, plan, inputs), environment()
     pages = {"report": (out_report, evidence.report()), "findings": (out_findings, evidence.findings())}
@@ -45,7 +45,10 @@ def write(plan: Mapping[str, Any], inputs: Inputs, out_report: str | Path, out_f
 
 
 def environment() -> Environment:
-    """Return the Jinja environment of the pages' templates, with the macros of parts.html.j2 as `structure`."""
+    """Return the Jinja environment with which the HTML pages are rendered from their templates.
+
+    Templates can use the macros of parts.html.j2 as `structure`, and the filters math, readable and slug.
+    """
     loader = FileSystemLoader(Path(__file__).parent, encoding="utf-8")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     made.filters |= {"math": sections.mathematics, "readable": readable_html}
@@ -56,9 +59,9 @@ def environment() -> Environment:
 
 
 def readable_html(parts: Iterable[readable.Part], title: str) -> Markup:
-    """Return the parts of a readable table as HTML, with each table of texts in a region that scrolls sideways.
+    """Return a readable table as HTML: paragraphs, lists of sentences, and tables that scroll sideways.
 
-    `title` names the region for screen readers.
+    `parts` are the parts of a `Readable`; `title` names the scrolling regions for screen readers.
     """
     return Markup("\n".join(_html(part, title) for part in parts))
 
@@ -89,7 +92,7 @@ class _Evidence:
         """Places of the page that hold a figure or a table: a figure and a table may have one name."""
 
     def report(self) -> dict[str, Any]:
-        """Return the variables with which the template report.html.j2 is rendered, by name."""
+        """Return the variables of the template report.html.j2 by name, such as claims with figures and tables."""
         cited = [sections.source_of(each.claim.source) for each in self.claims.values()]
         views = vectors.views(self._frame("majority_vectors") if "majority_vectors" in self.tables else None)
         return {
@@ -114,7 +117,7 @@ class _Evidence:
         }
 
     def findings(self) -> dict[str, Any]:
-        """Return the variables with which the template findings.html.j2 is rendered, by name."""
+        """Return the variables of the template findings.html.j2 by name: sections, pictures, effects and others."""
         decided, open_ = findings.sections(self.claims)
         pictures = {}
         for section in decided:

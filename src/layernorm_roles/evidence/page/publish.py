@@ -16,12 +16,12 @@ LARGEST = 2_500_000
 
 
 def publish(plan: Mapping[str, Any], run: str | Path, kept: str | Path) -> None:
-    """Replace the kept reproduction, in folder `kept`, by the finished reproduction in folder `run`.
+    """Replace the kept reproduction, in the folder `kept`, by the finished reproduction in the folder `run`.
 
-    Files are copied, and the pages are made anew from them. `plan` has the reproduction's `settings`, the names of its
-    `tables` and `figures`, and under `files` the paths in `run` of all files to be copied. A reproduction called AGAIN
-    replaces only the subfolder of this name in `kept`, without pages. Raises ValueError with the names of files that
-    are missing, damaged, or Parquet files of more than LARGEST bytes; `kept` then stays as it was.
+    The files that `plan` lists under `files`, as paths below `run`, are copied, and the HTML pages are written anew.
+    `plan` also has the reproduction's `settings` and the names of its `tables` and `figures`. A reproduction called
+    "again" replaces only the subfolder again/ of `kept`, without pages. Raises ValueError, and leaves `kept` as it was,
+    if a file is missing or damaged, or if a Parquet file has more than 2,500,000 bytes (LARGEST).
     """
     run, kept, names = Path(run), Path(kept), list(plan["files"])
     missing = [name for name in names if not (run / name).is_file()]

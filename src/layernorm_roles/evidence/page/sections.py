@@ -24,9 +24,9 @@ Sources = Mapping[str, Mapping[str, str]]
 
 
 def source_of(named: str) -> dict[str, Any]:
-    """Return the entry in report.yaml of the document that a claim names as its source.
+    """Return the entry of report.yaml on the document that a claim names as its source.
 
-    `named` starts with one of the beginnings in the entry. Raises StopIteration if there is no such entry.
+    `named` is the claim's source. Raises StopIteration if it begins with the name of no document there.
 
     >>> source_of("Brody, Alon and Yahav 2023, Figure 3; on other data")["name"]
     'paper'
@@ -35,9 +35,9 @@ def source_of(named: str) -> dict[str, Any]:
 
 
 def command(target: str, options: str) -> str:
-    """Return the shell command that makes `target`, with `options` after the target.
+    """Return the shell command with which Snakemake makes `target`, with `options` at the end.
 
-    Snakemake requires this order, since some options, such as --configfile, take several values.
+    Options have to come after the target, since some, such as --configfile, take several values.
 
     >>> command("majority", "--configfile mine.yaml")
     'snakemake --cores all majority --configfile mine.yaml'
@@ -46,16 +46,16 @@ def command(target: str, options: str) -> str:
 
 
 def mathematics(text: str) -> Markup:
-    """Return `text` as HTML, with true minus signs, intervals in one piece, and subscripts in names such as d_k."""
+    """Return `text` as HTML, with true minus signs, unbroken intervals, and subscripts in names such as d_k."""
     text = re.sub(r"\[([^][ ]+), ([^][ ]+)\]", "[\\1,\u00a0\\2]", typeset(text))
     return Markup(re.sub(r"\b([Wd])_(\w)\b", r"<i>\1</i><sub>\2</sub>", str(escape(text))))
 
 
 def too_small(settings: Mapping[str, Any]) -> list[str]:
-    """Return sentences that say which sizes of a reproduction are too small for verdicts; empty if none is.
+    """Return a sentence on each size of a reproduction that is too small for verdicts; empty if there is none.
 
-    `settings` has the keys of config.yaml. If the majority task is trained, its longest training must reach the step at
-    which the paper's accuracies are compared, and some variant must have enough runs for an interval.
+    `settings` has the keys of config.yaml. If the majority task is trained, its longest training must have 5,000 steps,
+    at which the paper's accuracies are compared, and some variant must have 3 runs, which an interval needs.
     """
     experiments = settings.get("majority", {}).values()
     trained = [experiment for experiment in experiments if any(experiment["seeds"].values())]
@@ -70,10 +70,10 @@ def too_small(settings: Mapping[str, Any]) -> list[str]:
 
 
 def groups(claims: Iterable[Claim]) -> list[list[Claim]]:
-    """Return the claims in groups, each with a claim first and then those that repeat it in other settings.
+    """Return the claims in lists, each with a claim first and then the claims that repeat it in other settings.
 
-    A claim repeats another if its name begins with the other's name and _, and its source with the other's source and a
-    semicolon: faster_d3, with the source "...; in three dimensions", repeats faster. The order of claims is kept.
+    A claim repeats another if its name is the other's followed by _ and more, and its source the other's followed by a
+    semicolon and more: faster_d3, with the source "...; in three dimensions", repeats faster. The order is kept.
     """
     together: list[list[Claim]] = []
     for claim in claims:
@@ -88,25 +88,28 @@ def groups(claims: Iterable[Claim]) -> list[list[Claim]]:
 
 
 def values(sources: Sources, key: str) -> list[str]:
-    """Return the distinct values that `key` has in the provenance of any file, sorted.
+    """Return the distinct values of the metadata `key` in all of `sources`, the provenance of Parquet files, sorted.
 
-    Where a file lists several, joined by commas, each counts by itself.
+    A value that is a list joined by commas counts as several.
     """
     lists = (source.get(key, "").split(", ") for source in sources.values())
     return sorted({value for values in lists for value in values if value})
 
 
 def devices(sources: Sources) -> list[str]:
-    """Return the devices that computed the files, without a plain "cpu" where the processor is named as well."""
+    """Return the names of the devices that computed the Parquet files in `sources`, sorted.
+
+    A plain "cpu" is left out if another entry names the processor, as in "cpu (znver3 with 256-bit vectors)".
+    """
     known = values(sources, "device")
     named = any(device.startswith("cpu (") for device in known)
     return [device for device in known if device != "cpu" or not named]
 
 
 def configurations(sources: Sources) -> list[dict[str, str]]:
-    """Return the distinct configurations with which the files were made, and the names of their tables.
+    """Return the distinct configurations that made the Parquet files in `sources`, with the names of their tables.
 
-    Each is a dict: "text" is the configuration as indented JSON, "name" the names of the tables, joined by commas.
+    Each is a dict: "text" has the configuration as indented JSON, and "name" the tables' names, joined by commas.
     """
     names: dict[str, list[str]] = {}
     for name, source in sources.items():
@@ -118,7 +121,7 @@ def configurations(sources: Sources) -> list[dict[str, str]]:
 
 
 def provenance(sources: Sources) -> pd.DataFrame:
-    """Return a table of texts with a row for each Parquet file: the versions, settings and device that made it."""
+    """Return a table of texts with a row for each Parquet file: the versions, settings and device it was made with."""
     cells: dict[str, Cell] = {
         "table": "{.Index}.parquet",
         "version": "{.version}",

@@ -15,10 +15,10 @@ BOX = {"limit": LIMIT, "printed": {"azimuth": VIEW["azim"], "elevation": VIEW["e
 
 
 def views(vectors: pd.DataFrame | None) -> list[dict[str, Any]]:
-    """Return the data for the report's interactive view: an entry for each trained variant in three dimensions.
+    """Return the data of the report's interactive view of keys and queries, with a dict for each trained variant.
 
-    `vectors` is the table majority_vectors, or None if the reproduction lacks it; the result is then empty. Experiments
-    with several widths or learning rates are left out.
+    Only experiments with a width of 3 and a single learning rate are shown. `vectors` is the table majority_vectors, or
+    None if the reproduction lacks it; the result is then empty.
     """
     if vectors is None:
         return []
@@ -53,10 +53,10 @@ def _run(title: str, seed: int, vectors: pd.DataFrame) -> dict[str, Any]:
 
 
 def describe(title: str, geometry: pd.DataFrame, seed: int | None = None) -> str:
-    """Return a sentence on how flat the keys lie and where the queries point, which begins with `title`.
+    """Return a sentence, which begins with `title`, on how flat the keys lie and where the queries point.
 
-    `geometry` is the result of `analysis.majority.geometry_of_runs`, for one run if its `seed` is given, or for
-    several.
+    `geometry` has a row for each run, as `analysis.majority.geometry_of_runs` returns it, with columns flatness and
+    angle (degrees). `seed` is to be given if there is only one run.
     """
     flatness, angle = geometry.flatness, geometry.angle
     flat = "all keys lie on one plane through the origin"

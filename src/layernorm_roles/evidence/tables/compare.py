@@ -14,10 +14,10 @@ COLUMNS = ["measured", "ci_low", "ci_high", "n_seeds", "verdict"]
 
 
 def compare(folder: str | Path, other: str | Path, out_csv: str | Path, out_md: str | Path) -> list[str]:
-    """Write the claims of the reproductions in two folders side by side, as CSV and Markdown.
+    """Write a table of the claims of two reproductions side by side, as CSV and as Markdown.
 
-    Returns a line for each claim that differs: in its verdict, in intervals that do not overlap, or because only one
-    has it. Raises ValueError if a folder has no table claims, or one of another version.
+    Returns a line for each claim whose verdicts differ, whose intervals do not overlap, or that only one reproduction
+    has. Raises ValueError if one of the two folders has no table claims, or one of another version.
     """
     paths = [Path(each, "parquet/claims.parquet") for each in (folder, other)]
     if lacking := [each for each, path in zip((folder, other), paths, strict=True) if not path.is_file()]:

@@ -35,9 +35,9 @@ LEAST_OCCURRENCES, SHOWN = 10, 20
 
 
 def table_1(keys: pd.DataFrame) -> Readable:
-    """Return Table 1: the percentage of unselectable keys at the attention input of GPTs, by variant and layer.
+    """Return the paper's Table 1: per cent of GPT keys at attention's input that are unselectable, by layer.
 
-    `keys` is the table key_selectability. Beside the model gpt stand the numbers that the paper reports.
+    `keys` is the table key_selectability. For the model gpt, further rows have the percentages that the paper reports.
     """
     sites = ("after_norm", "after_norm_exact")
     frame = ordered(language_model.unselectable_shares(keys[keys.site.isin(sites)], texts="long"), "variant")
@@ -55,9 +55,9 @@ def table_1(keys: pd.DataFrame) -> Readable:
 
 
 def table_2(keys: pd.DataFrame) -> Readable:
-    """Return Table 2: the percentage of unselectable keys of GPTs before LayerNorm and after it, by layer.
+    """Return the paper's Table 2: per cent of GPT keys that are unselectable before and after LayerNorm, by layer.
 
-    `keys` is the table key_selectability. Beside the model gpt stand the numbers that the paper reports.
+    `keys` is the table key_selectability. For the model gpt, further rows have the percentages that the paper reports.
     """
     beside = keys[keys.site.isin(SITES)]
     frame = language_model.unselectable_shares(beside, texts="long", variant="layernorm")
@@ -71,9 +71,9 @@ def table_2(keys: pd.DataFrame) -> Readable:
 
 
 def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
-    """Return Table 3: the tokens that are unselectable most often in the GPT without scaling, and sentences.
+    """Return the paper's Table 3: the tokens whose keys are most often unselectable in the GPT without scaling.
 
-    keys: table key_selectability; tokens: table sentence_tokens. The sentences are those with the most such tokens.
+    `keys` is the table key_selectability, `tokens` the table sentence_tokens. Sentences with most such tokens follow.
     """
     model = language_model.without_scaling(tokens)
     if model.empty:
@@ -105,9 +105,9 @@ def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
 
 
 def table_4(keys: pd.DataFrame) -> Readable:
-    """Return Table 4: the percentage of unselectable keys in BERT with its LayerNorms and with all of them removed.
+    """Return the paper's Table 4: per cent of BERT's keys that are unselectable with its LayerNorms and without any.
 
-    `keys` is the table key_selectability.
+    `keys` is the table key_selectability. There is a column for each layer.
     """
     frame = ordered(language_model.unselectable_shares(keys, model="bert", site="after_norm"), "variant")
     title = f"Keys of BERT with its LayerNorms, and with every one removed. {_contexts(keys, 'bert', 'sentences')}"
@@ -117,7 +117,7 @@ def table_4(keys: pd.DataFrame) -> Readable:
 def heads(keys: pd.DataFrame) -> Readable:
     """Return a readable table of the percentages of unselectable keys in the heads of GPTs, by variant and layer.
 
-    A key's rivals are all keys of its context or only those before it. `keys` is the table key_selectability.
+    `keys` is the table key_selectability. Separate tables have all keys, or only earlier keys, as a key's rivals.
     """
     in_heads = keys[keys.site.isin(["head", "head_exact"]) & (keys.texts == "long")]
     rivals = {
@@ -139,9 +139,9 @@ def heads(keys: pd.DataFrame) -> Readable:
 
 
 def baselines(metrics: pd.DataFrame) -> Readable:
-    """Return a readable table of the final validation losses of language models beside two baselines.
+    """Return a readable table of final validation losses of language models beside two baselines, in nats per token.
 
-    `metrics` is the table language_model_metrics. The baselines are the unigram loss and the model without attention.
+    `metrics` is the table language_model_metrics. The baselines are token frequencies and a model without attention.
     """
     frame = language_model.baselines(metrics)
     cells = {
@@ -168,9 +168,9 @@ def _loss(column: str) -> Cell:
 
 
 def losses_by_rate(metrics: pd.DataFrame) -> Readable:
-    """Return a readable table of the final losses of models with several learning rates or training lengths.
+    """Return a readable table of final losses, in nats per token, by learning rate and length of training.
 
-    `metrics` is the table language_model_metrics.
+    `metrics` is the table language_model_metrics, of which models with several rates or lengths are shown.
     """
     frame = language_model.losses_by_rate(metrics, TRAINS)
     frame = ordered(frame, "model", "steps", "variant", "base_learning_rate")
@@ -197,11 +197,11 @@ def losses_by_rate(metrics: pd.DataFrame) -> Readable:
 def shares_by_layer(
     shares: pd.DataFrame, column: str, paper: Mapping[str, Sequence[float]] = {}
 ) -> pd.DataFrame:
-    """Return the result of `analysis.language_model.unselectable_shares` as texts, with a column for each layer.
+    """Return percentages of unselectable keys as a table of texts with a column for each layer.
 
-    Each value of `column`, which is one of ROWS, has a row before training and one after it. If `paper` has the value,
-    a third row has the percentages that the paper reports for each layer. The last column has the undecided keys of all
-    layers.
+    `shares` is a result of `analysis.language_model.unselectable_shares`. Each value of its column `column` (variant,
+    site or model) has a row for untrained and one for trained models, and a third row for the percentages by layer that
+    `paper` has for the value, if any. The last column has the percentage of undecided keys.
     """
     heading, names = ROWS[column]
     rows = []

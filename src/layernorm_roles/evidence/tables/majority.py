@@ -17,9 +17,9 @@ _SETTING = {
 
 
 def convergence(metrics: pd.DataFrame) -> Readable:
-    """Return a readable table of the steps until the test loss reaches each threshold, by setting and variant.
+    """Return a readable table of the steps until the test loss reaches each of several thresholds, by variant.
 
-    `metrics` is the table majority_metrics. Readers see only experiments with one width and one learning rate.
+    `metrics` is the table majority_metrics. Only the result's `frame` has experiments with several widths or rates.
     """
 
     def ratio(row) -> str:
@@ -38,9 +38,9 @@ def convergence(metrics: pd.DataFrame) -> Readable:
 
 
 def rates(metrics: pd.DataFrame) -> Readable:
-    """Return a readable table of final accuracy, final loss and steps to a test loss, by variant and learning rate.
+    """Return a readable table of final test accuracy, final test loss and steps to test loss 0.5, by learning rate.
 
-    `metrics` is the table majority_metrics, of which experiments with several learning rates are taken.
+    `metrics` is the table majority_metrics, of which experiments with several learning rates are shown, by variant.
     """
 
     def accuracy(row) -> str:
@@ -62,9 +62,9 @@ def rates(metrics: pd.DataFrame) -> Readable:
 
 
 def widths(metrics: pd.DataFrame) -> Readable:
-    """Return a readable table of what projection costs in final test accuracy, by variant and width.
+    """Return a readable table of what projection costs in final test accuracy (points), by variant and width.
 
-    `metrics` is the table majority_metrics, of which experiments with several widths are taken.
+    Experiments with several widths are shown, relative to scale. `metrics` is the table majority_metrics.
     """
 
     def cost(row) -> str:
@@ -82,9 +82,9 @@ def widths(metrics: pd.DataFrame) -> Readable:
 
 
 def size_and_projection(metrics: pd.DataFrame) -> Readable:
-    """Return a readable table of the effects of the attention input's size and of projection.
+    """Return a readable table of the effects of the size of attention's input, of projection, and their interaction.
 
-    They are effects on the steps to TEST_LOSS and on accuracy. `metrics` is the table majority_metrics.
+    They are effects on test accuracy and on the steps to test loss 0.5. `metrics` is the table majority_metrics.
     """
 
     def effect(part: pd.DataFrame, name: str) -> str:

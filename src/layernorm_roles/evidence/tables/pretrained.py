@@ -25,7 +25,7 @@ LEAST_CONTEXTS, SHOWN = 3, 10
 
 
 def ceilings(table: pd.DataFrame) -> Readable:
-    """Return a readable table of the (key, head) pairs that cannot get ½, 1/10 or 1/100 of a query's attention.
+    """Return a readable table of the percentage of (key, head) pairs with a ceiling below ½, 1/10 or 1/100, by layer.
 
     `table` is the table attention_ceilings, on pretrained models. Quantiles of the ceilings are shown as well.
     """
@@ -49,9 +49,9 @@ def ceilings(table: pd.DataFrame) -> Readable:
 
 
 def ceilings_by_token(table: pd.DataFrame) -> Readable:
-    """Return a readable table of the tokens whose keys can get the least attention in pretrained heads, and the most.
+    """Return a readable table of the tokens whose keys have the lowest, and the highest, ceilings of attention.
 
-    `table` is the table token_ceilings.
+    `table` is the table token_ceilings, on each pretrained model's layer with the most ceilings below ½.
     """
     frame = pretrained.tokens_below(table)
     parts: list[Part] = []
@@ -77,9 +77,9 @@ def ceilings_by_token(table: pd.DataFrame) -> Readable:
 
 
 def cut_heads(keys: pd.DataFrame) -> Readable:
-    """Return a readable table of the percentages of unselectable keys in heads cut to fewer dimensions.
+    """Return a readable table of the percentages of unselectable keys in heads that are cut to fewer dimensions.
 
-    The dimensions are the first principal components of a head's keys. `keys` is the table pretrained_keys.
+    The first principal components of a head's keys are kept. `keys` is the table pretrained_keys, on pretrained models.
     """
     frame = pretrained.cut_heads(keys)
     parts: list[Part] = []

@@ -10,9 +10,9 @@ SHOWN = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
 
 
 def gaussian_law(law: pd.DataFrame) -> Readable:
-    """Return a readable table of the number of Gaussian keys from which on a share of them is unselectable.
+    """Return a readable table of how many Gaussian keys it takes until a given share of them is unselectable.
 
-    `law` is the table gaussian_law. There is a row for each dimension and a column for each share.
+    `law` is the table gaussian_law. Rows are dimensions, columns shares, with all or only earlier keys as rivals.
     """
     thresholds = law.pivot(index="d", columns=["share", "causal"], values="n")
     cells: dict[str, Cell] = {"d": "{.name}"}

@@ -23,7 +23,7 @@ Part = str | list[str] | pd.DataFrame
 
 
 class Readable(NamedTuple):
-    """A table of results for people, as `parts`, and for programs, as `frame`."""
+    """A table of results in two forms: `parts`, which people read, and `frame`, which programs read."""
 
     frame: pd.DataFrame
     """The table's rows for programs, in full precision, as they are written to a CSV file."""
@@ -39,10 +39,10 @@ NORM = {"norm": lambda row: label(row.variant)}
 
 
 def grid(rows: Iterable[Any] | pd.DataFrame, cells: Mapping[str, Cell], texts: int = 1) -> pd.DataFrame:
-    """Return a table of texts with a row for each of `rows` and a column for each of `cells`.
+    """Return a table of texts with a row for each of `rows` and a column for each entry of `cells`.
 
-    The keys of `cells` name the columns, and the values make a text from a row. The first `texts` columns are aligned
-    to the left, the others, which have numbers, to the right.
+    The keys of `cells` name the columns. Each value makes a cell from a row: it is a function, or a format such as
+    "{.steps:,}". The first `texts` columns, which hold words, are aligned to the left, the others to the right.
     """
     makers = [cell.format if isinstance(cell, str) else cell for cell in cells.values()]
     rows = rows.itertuples() if isinstance(rows, pd.DataFrame) else rows
@@ -58,10 +58,10 @@ LayeredRow = tuple[Sequence[str], Mapping[int, str], Sequence[str]]
 def layered(
     before: Sequence[str], rows: Sequence[LayeredRow], after: Sequence[str], texts: int
 ) -> pd.DataFrame:
-    """Return a table of texts with a column for each layer that a row has, between the columns `before` and `after`.
+    """Return a table of texts with a column for each layer, between the columns named in `before` and in `after`.
 
-    A row gives its first cells, its cells by number of the layer, and its last cells; a layer that it lacks shows a
-    dash. The first `texts` columns are aligned to the left, the others to the right.
+    Each row is a triple of its first cells, its cells by layer number, and its last cells. A layer that a row lacks
+    shows a dash. The first `texts` columns, which hold words, are aligned to the left, the others to the right.
     """
     layers = sorted(set().union(*(cells for _, cells, _ in rows)))
     filled = [[*first, *(cells.get(n, MISSING) for n in layers), *last] for first, cells, last in rows]
@@ -70,7 +70,10 @@ def layered(
 
 
 def ordered(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    """Return `frame` sorted by `columns`, variants in the order of the legends; equal rows keep their order."""
+    """Return `frame` sorted by `columns`; the values of a column variant are in the order of the legends.
+
+    `frame` needs a column variant. Rows that are equal in `columns` keep their order; the index is numbered anew.
+    """
     order = legend_order(frame.variant)
     return frame.sort_values(
         [*columns],
@@ -81,9 +84,9 @@ def ordered(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
 
 
 def make(table: Table, frames: Mapping[str, pd.DataFrame]) -> Readable:
-    """Return the readable table that the entry `table` of shown.yaml describes.
+    """Return the readable table that `table`, an entry of the file shown.yaml, describes.
 
-    `frames` has data frames by the names of their Parquet tables.
+    `frames` has the data frames of Parquet tables by their names.
     """
     function = resolve_name(f"layernorm_roles.evidence.tables.{table.group}:{table.name}")
     made = function(*(frames[name] for name in table.inputs))
@@ -93,14 +96,14 @@ def make(table: Table, frames: Mapping[str, pd.DataFrame]) -> Readable:
 
 
 def write(readable: Readable, *paths: str | Path) -> None:
-    """Write a readable table to each of `paths`, as CSV where a name ends in .csv, else as Markdown."""
+    """Write a readable table to each of `paths`, as CSV if the name ends in .csv, otherwise as Markdown."""
     for path in map(Path, paths):
         text = readable.frame.to_csv(index=False) if path.suffix == ".csv" else markdown(readable.parts)
         files.write_text(path, text)
 
 
 def markdown(parts: Iterable[Part]) -> str:
-    """Return the parts of a readable table in the Markdown of GitHub, with an empty line between two of them."""
+    """Return the parts of a readable table as one text in GitHub's Markdown, separated by empty lines."""
     return "\n".join(_markdown(part) for part in parts)
 
 
@@ -118,14 +121,14 @@ def _markdown(part: Part) -> str:
 def html(grid: pd.DataFrame) -> str:
     """Return a table of texts, made by the function `grid`, as HTML.
 
-    Its CSS classes are texts-N, if N columns are texts, and dense, if it has more than eight columns.
+    Its CSS classes are texts-N, where N columns hold words, and dense if it has more than eight columns.
     """
     classes = [f"texts-{grid.attrs['texts']}", *(["dense"] if grid.shape[1] > 8 else [])]
     return grid.to_html(index=False, border=0, classes=classes, justify="unset")
 
 
 def escape(text: str) -> str:
-    """Return `text` so that Markdown shows it as it is; line breaks become spaces.
+    """Return `text` escaped, so that Markdown shows it unchanged; line breaks become spaces.
 
     >>> print(escape("a_b *c* | <d> [1, 2]"))
     a_b \\*c\\* \\| \\<d> [1, 2]
@@ -143,10 +146,10 @@ def _block(text: str) -> str:
 
 
 def sentence(tokens: Iterable[tuple[str, bool]]) -> str:
-    """Return a sentence from its tokens, pairs of a text and whether it is marked, with marked characters in ⟦ ⟧.
+    """Return a sentence as text, with its marked tokens in the brackets ⟦ ⟧.
 
-    A character that is split among tokens, neighbouring U+FFFD, becomes one `SPLIT_CHARACTER`, which is marked if a
-    part of it is. Neighbouring marked characters share a pair of brackets. Spaces are never marked.
+    `tokens` are pairs of a text and whether it is marked. Marked neighbours share brackets; spaces are never marked.
+    U+FFFD, a part of a character, becomes □ (SPLIT_CHARACTER); neighbours become a single □, marked if any of them is.
 
     >>> sentence([("The", False), (" w", False), ("ire", True), ("\\ufffd", False), ("\\ufffd", True)])
     'The w⟦ire□⟧'
@@ -165,7 +168,7 @@ def sentence(tokens: Iterable[tuple[str, bool]]) -> str:
 
 
 def token_text(token: str) -> str:
-    """Return a token with its spaces and line breaks visible, and `SPLIT_CHARACTER` for a part of a character.
+    """Return a token with its spaces, tabs and line breaks made visible, and with □ for a part of a character.
 
     >>> token_text(" al"), token_text("\\n"), token_text("\\ufffd\\ufffd")
     ('␣al', '⏎', '□')

@@ -11,7 +11,9 @@ MISSING = "–"
 
 
 def number(value: float) -> str:
-    """Return a number as text with three significant digits, as a reader writes it; empty for NaN.
+    """Return a number as text with three significant digits; empty for NaN.
+
+    Below 0.001, and from a million on, it has two digits and a power of ten.
 
     >>> number(1234.5), number(-0.0456), number(3.2e-16), number(float("inf")), number(1.0)
     ('1,230', '−0.0456', '3.2\\xa0×\\xa010⁻¹⁶', '∞', '1.00')
@@ -29,7 +31,7 @@ def number(value: float) -> str:
 
 
 def percent(value: float | int) -> str:
-    """Return a number in per cent as text with one decimal; a dash for NaN.
+    """Return a percentage as text with one decimal, or a dash for NaN.
 
     A number below 0.05 keeps one significant digit, so that only zero is written as 0.
 
@@ -42,10 +44,10 @@ def percent(value: float | int) -> str:
 
 
 def estimate(mean: float, low: float, high: float, write: str | Callable[[float], str]) -> str:
-    """Return the text "mean [low, high]" for a mean and its interval.
+    """Return the text "mean [low, high]" for a mean and the ends of its interval.
 
-    `write` is a format, or a function that turns a number into text. A NaN interval is left out. If one end is
-    infinite, the text is "≥ mean" or "≤ mean"; if both are, or if the mean is NaN, it is a dash.
+    `write` is a format such as ".1f", or a function that turns a number into text. If low is NaN, the mean stands
+    alone. With one infinite end the text is "≥ mean" or "≤ mean"; with two, or if the mean is NaN, it is a dash.
 
     >>> estimate(-1.26, -2.0, 3.0, ".1f"), estimate(2.0, 1.0, np.inf, ".0f"), estimate(2.0, np.nan, np.nan, ".0f")
     ('−1.3 [−2.0, 3.0]', '≥ 2', '2')
@@ -60,17 +62,17 @@ def estimate(mean: float, low: float, high: float, write: str | Callable[[float]
 
 
 def interval(low: float, high: float) -> str:
-    """Return the two ends of an interval as text in brackets; empty if one of them is NaN."""
+    """Return an interval as text in brackets, such as "[1.00, 3.00]"; empty if one of its ends is NaN."""
     return "" if pd.isna(low) or pd.isna(high) else f"[{number(low)}, {number(high)}]"
 
 
 def with_unit(value: float, unit: str) -> str:
-    """Return a number as text with its unit, such as "×" or " %"; empty for NaN."""
+    """Return a number as text, directly followed by its unit, such as "×" or " %"; empty for NaN."""
     return number(value) + typeset(unit) if pd.notna(value) else ""
 
 
 def measured(mean: float, low: float, high: float, unit: str = "") -> str:
-    """Return a number as text with its unit, followed by its interval in brackets; empty for NaN.
+    """Return a number as text with its unit, and its interval in brackets; whichever is NaN is left out.
 
     >>> measured(2.0, 1.0, 3.0, "×"), measured(2.0, np.nan, np.nan)
     ('2.00× [1.00, 3.00]', '2.00')
@@ -79,9 +81,9 @@ def measured(mean: float, low: float, high: float, unit: str = "") -> str:
 
 
 def typeset(text: str | float | None) -> str:
-    """Return `text` with true minus signs, powers of ten and apostrophes; empty for NaN or None.
+    """Return `text` with typographic minus signs, apostrophes and powers of ten; empty for NaN or None.
 
-    The spaces in differences and before per cent signs become no-break spaces.
+    The spaces around minus signs and before per cent signs become no-break spaces.
 
     >>> typeset("LayerNorm's share is -2.5 % [-3e-05, n - 1]")
     'LayerNorm’s share is −2.5\\xa0% [−3\\xa0×\\xa010⁻⁵, n\\xa0−\\xa01]'

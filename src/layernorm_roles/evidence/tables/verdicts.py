@@ -20,7 +20,10 @@ NOT_RUN = "not run here"
 
 
 class Judged(NamedTuple):
-    """A claim, its row of table claims with the columns that `on_common_scale` adds, and its numbers as texts."""
+    """A claim with its row of the table claims, and its numbers and verdict as texts for readers.
+
+    The row also has the effect, its control and their intervals in units of the effect that the source reports.
+    """
 
     claim: Claim
     row: pd.Series
@@ -29,23 +32,29 @@ class Judged(NamedTuple):
 
     @property
     def word(self) -> str:
-        """The claim's verdict as readers see it: NOT_RUN in place of "not tested" if it has no runs."""
+        """The claim's verdict as readers see it, such as "reproduced".
+
+        If the reproduction has no runs for the claim, "not run here" stands in place of "not tested".
+        """
         not_run = self.row.verdict == Verdict.NOT_TESTED and self.row.n_seeds == 0
         return NOT_RUN if not_run else self.row.verdict
 
     @property
     def measured(self) -> str:
-        """The claim's measured number with its unit and 95 % interval; empty if nothing was measured."""
+        """The claim's measured number with its unit and 95 % interval, as text; empty if nothing was measured."""
         return measured(*self.row[["measured", "ci_low", "ci_high"]], self.claim.unit)
 
     @property
     def control(self) -> str:
-        """The number of the claim's isolating comparison, with its unit and 95 % interval; empty without one."""
+        """The number of the claim's control with its unit and 95 % interval, as text; empty if there is none."""
         return measured(*self.row[["control_measured", "control_low", "control_high"]], self.claim.unit)
 
     @property
     def size(self) -> str:
-        """The claim's effect in per cent of the reported one, with its interval; empty if one is not known."""
+        """The claim's effect in per cent of the reported effect, with its interval, as text.
+
+        It is empty if the source reports no effect, or if none was measured.
+        """
         if pd.isna(self.row.effect):
             return ""
         mean, low, high = (whole(100 * value) for value in self.row[["effect", "low", "high"]])
@@ -53,14 +62,17 @@ class Judged(NamedTuple):
 
     @property
     def corrected(self) -> str:
-        """The claim's p-value with Holm's correction for the number of primary claims; empty if it has none."""
+        """The p-value of a primary claim as text, with Holm's correction for the number of primary claims.
+
+        It is empty for other claims, and for claims without a p-value.
+        """
         return "" if pd.isna(self.row.p_holm) else f"p = {self.row.p_holm:.2g} with Holm's correction"
 
     @property
     def verdict(self) -> str:
-        """The claim's verdict and what qualifies it, separated by semicolons.
+        """The claim's verdict and its qualifications, as texts separated by semicolons.
 
-        These are what else passes the test, p if Holm's correction leaves the claim open, and the kept verdict.
+        They are models that pass the test, too, a corrected p above 0.05, and the kept reproduction's verdict.
         """
         said = [self.word]
         if pd.notna(self.row.also_passed_by):
@@ -73,9 +85,9 @@ class Judged(NamedTuple):
 
 
 def judged(claims: pd.DataFrame) -> dict[str, Judged]:
-    """Return the judged claims of the table `claims` by name, in the order of the report.
+    """Return the claims in the table `claims`, with their numbers as texts, by name and in the order of the report.
 
-    Rows of the kept reproduction's claims.csv, by claim, may stand under "kept" in `claims.attrs`.
+    `claims.attrs["kept"]` may have the kept reproduction's verdicts by claim, for claims that are "not tested" here.
     """
     rows, kept = on_common_scale(claims).set_index("claim"), claims.attrs.get("kept", {})
     there = [(claim, rows.loc[claim.name]) for claim in CLAIMS if claim.name in rows.index]
@@ -90,7 +102,7 @@ def _kept(claim: Claim, row: pd.Series, kept: Mapping[str, str] | None) -> Judge
 
 
 def whole(value: float) -> str:
-    """Return a number as text without decimals, with a true minus sign; ∞ for infinity and MISSING for NaN."""
+    """Return a number as text without decimals: with a true minus sign, ∞ for infinity, and a dash for NaN."""
     if pd.isna(value):
         return MISSING
     return f"{value:,.0f}".replace("-0", "0").replace("-", "−").replace("inf", "∞")
@@ -99,7 +111,7 @@ def whole(value: float) -> str:
 def claims(table: pd.DataFrame) -> Readable:
     """Return a readable table of all claims: what is measured, found and reported, the control, and the verdict.
 
-    `table` is the table claims.
+    `table` is the Parquet table claims, as a data frame.
     """
 
     def control(judged: Judged) -> str:
@@ -122,9 +134,9 @@ def claims(table: pd.DataFrame) -> Readable:
 
 
 def rows_of(table: pd.DataFrame, claim: str) -> list[pd.DataFrame]:
-    """Return the comparisons behind a claim as a table of texts, in a list that is empty if there are none.
+    """Return the comparisons behind the claim `claim` as a table of texts, in a list; without any the list is empty.
 
-    `table` is the table comparisons.
+    `table` is the Parquet table comparisons, as a data frame.
     """
 
     def found(row: Any) -> str:

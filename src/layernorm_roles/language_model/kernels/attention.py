@@ -16,9 +16,9 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def empty_dropout_mask(heads: int, n: int) -> UInt16[Tensor, "heads n masks"]:
-    """An uninitialised dropout mask, with a bit for each head, query and key, for n queries and n keys of each head.
+    """An uninitialised mask for attention dropout: a bit for each head, query and key, for n queries and n keys.
 
-    An element holds the bits of LANES (16) keys. `n` is a multiple of LANES.
+    An integer holds the bits of 16 keys. The last axis has n / 16 integers, rounded up to a multiple of 4.
     """
     return torch.empty(heads, n, -(-n // LANES // (2 * WORDS)) * 2 * WORDS, dtype=torch.uint16)
 
@@ -58,10 +58,10 @@ def _draw(write, mask, row, column, key, counter, threshold):
 def draw_dropout_mask(mask, first, key, threshold):
     """Draw at random which attention weights dropout keeps, and write the result to the bits of `mask`.
 
-    Bit l of mask[h, i, m] is for head h, query i and key m * LANES + l, where LANES is 16. It is set if the weight is
-    kept, which has probability threshold / 2^16. A bit is a function of the two integers of `key`, of the head's number
-    h + `first`, and of the positions of query and key. `mask` has the shape (heads, n, n / LANES rounded up to a
-    multiple of 4); bits of keys after the query are arbitrary.
+    Bit l of mask[h, i, m] is for head h, query i and key 16 * m + l. It is 1 if the weight is kept, which has
+    probability threshold / 2^16. `key`, two integers, is the seed. If `mask` is for a part of the heads, `first` is the
+    number of the first of them; the bits of a head do not depend on how the heads are split. `mask` is made by
+    `empty_dropout_mask`; bits of keys after the query are arbitrary.
     """
     heads, n, _ = mask.shape
     for h in range(heads):
@@ -119,9 +119,9 @@ def attention_forward(qkv, mask, scale, heads, out, log_total, block):
 
     The last axis of qkv (batch, n, 3 d_model) has the queries of all heads, one head after another, then all keys, then
     all values. The last axis of out (batch, n, d_model) has the heads' outputs, one after another. log_total (batch *
-    heads, padded(n)) has a row for each head of each sequence; only rows heads[0] to heads[1] - 1 are computed.
-    Attention weights whose bit in `mask` (see `draw_dropout_mask`) is not set become 0, the others are multiplied by
-    `scale`. Without dropout `mask` is None and `scale` 1. `block` is `softmax.unrolled(d_head)`.
+    heads, softmax.padded(n)) has a row for each head of each sequence; only rows heads[0] to heads[1] - 1 are computed.
+    Dropout sets attention weights to 0 whose bit in `mask` is 0 (see `draw_dropout_mask`), and multiplies the others by
+    `scale`. Without dropout `mask` is None and `scale` is 1. `block` is `softmax.unrolled(d_head)`.
     """
     n, d_model = log_total.shape[1], out.shape[2]
     d = d_model * len(qkv) // len(log_total)
@@ -157,10 +157,9 @@ def attention_forward(qkv, mask, scale, heads, out, log_total, block):
 def attention_backward(qkv, mask, scale, heads, out, log_total, out_grad, qkv_grad, block):
     """Compute the backward pass of causal attention: write the loss's gradient with respect to qkv to `qkv_grad`.
 
-    `out` and `log_total` are what `attention_forward` wrote, whose docstring explains the other arguments, and
-    `out_grad` is the loss's gradient with respect to `out`. Only the heads from heads[0] to heads[1] - 1 of a batch are
-    computed. If p are the attention weights of a query, and v the values times `scale`, the gradient with respect to
-    its scores is p (v.out_grad - out.out_grad), where v.out_grad counts as 0 for keys that dropout removed.
+    `out_grad` is the gradient of the loss with respect to `out`. `out` and `log_total` are what `attention_forward` has
+    written, and its docstring explains the other arguments. The heads of all sequences are numbered one after another;
+    the gradients of those from heads[0] up to, but not including, heads[1] are written.
     """
     n, d_model = log_total.shape[1], out.shape[2]
     d = d_model * len(qkv) // len(log_total)

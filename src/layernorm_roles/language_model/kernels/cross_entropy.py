@@ -8,13 +8,13 @@ from layernorm_roles.language_model.kernels.vectors import LANES, TOGETHER, jit
 
 @jit
 def cross_entropy_sweep(h, w, targets, h_grad, w_grad, bound, entries, block, gradients):
-    """The sum over tokens of the cross-entropy, in nats, of the logits h.w; its gradients are written to arrays.
+    """Return the sum over tokens of the cross-entropy, in nats, of the logits h.w, and write its gradients to arrays.
 
-    Without `gradients`, h_grad and w_grad are not meaningful. The gradient with respect to the hidden states h is
-    written to h_grad; the gradient with respect to the weight w is added to w_grad. h and h_grad have shape (d,
-    tokens), w and w_grad (d, entries), padded as by `softmax.columns`; targets (tokens,) are indices of the
-    vocabulary's entries, `entries` in number. bound (padded(tokens),) has, for each token, a number that no logit
-    exceeds in magnitude. `block` is `softmax.unrolled(d)`.
+    The hidden states h and h_grad have shape (d, tokens), the readout weight w and w_grad (d, entries), all padded by
+    `softmax.columns`. The gradient for h is written to h_grad, the gradient for w is added to w_grad; if `gradients` is
+    false, h_grad is meaningless and w_grad unchanged. targets (tokens,) has the true entry of each token, a number
+    below `entries`. bound (softmax.padded(tokens),) has, for each token, a number that no logit exceeds in magnitude.
+    `block` is `softmax.unrolled(d)`.
     """
     d, tokens = len(h), len(bound)
     tile, end = softmax.tile_columns(d), (entries + LANES - 1) // LANES * LANES

@@ -19,10 +19,10 @@ LEAST = np.float32(-np.inf)
 
 
 def columns(t: Float[Tensor, "n d"]) -> Float[Tensor, "rows columns"]:
-    """Transpose a matrix of n tokens by d features to the kernels' layout, a row for each feature, padded with zeros.
+    """The transpose of a matrix with n tokens (rows) and d features, padded with zeros as the CPU kernels need it.
 
-    There are a multiple of len(unrolled(d)) rows and at least `padded(n)` columns. A row takes an odd number of cache
-    lines: if it took 4,096 bytes, elements of one column would evict each other from the first-level cache.
+    The result has at least d rows, a multiple of len(unrolled(d)). It has at least `padded(n)` columns, an odd multiple
+    of 16, so that the elements of one column do not evict each other from the processor's cache.
     """
     n, d = t.shape
     block = len(unrolled(d))
@@ -32,35 +32,34 @@ def columns(t: Float[Tensor, "n d"]) -> Float[Tensor, "rows columns"]:
 
 
 def padded(n: int) -> int:
-    """The number of columns that the kernels compute for n tokens: n rounded up to a multiple of LANES (16)."""
+    """The number of columns that the kernels compute for n tokens: n rounded up to a multiple of 16."""
     return -(-n // LANES) * LANES
 
 
 def unrolled(d: int) -> tuple[int, ...]:
-    """A tuple of zeros whose length, 2, 4 or 8, is the number of features that the kernels process together.
+    """A tuple of zeros whose length, 2, 4 or 8, is the number of dimensions that the kernels process together.
 
-    It is the smallest of the three that is at least d, or 8 for larger d. Kernels take it as `block`, because numba
-    unrolls a compiled loop by the length of a tuple.
+    The length is the smallest of these numbers that is at least d, or 8 for larger d. Kernels take the tuple as
+    argument `block`: numba can unroll a loop over it, because a tuple's length is known when a kernel is compiled.
     """
     return (0,) * next(block for block in (2, 4, 8) if block >= min(d, 8))
 
 
 @inlined
 def tile_columns(d):
-    """The number of keys that the kernels process together (a tile), for arrays with a row for each of `d` features.
+    """The number of keys that the kernels process together, from 64 to 512, for keys of `d` dimensions.
 
-    It is a number from 64 to 512. Within these limits, `d` float32 rows with so many columns fill about a third of a 48
-    KB cache.
+    Within these limits, so many float32 keys fill about a third of a 48 KB cache.
     """
     return min(512, max(64, 4096 // d // LANES * LANES))
 
 
 @inlined
 def scores(start, q, i, k, j, block):
-    """The scores start[g] + q_{i+g} . k of the LANES (16) keys k from column j of `k` on, as a tuple of vectors.
+    """The scores of a few queries for 16 keys, plus given numbers, as a tuple with a SIMD vector for each query.
 
-    The tuple has a vector for each member g of the tuple `start`; query i + g is that column of `q`. `block` is
-    `unrolled` of the number of features.
+    Vector g is start[g], itself a vector, plus the inner products of query i + g, a column of `q`, and 16 keys, the
+    columns of `k` from j on. `block` is `unrolled(len(q))`.
     """
     for c in range(0, len(q), len(block)):
         start = vectors.add_dots(start, q, i, k, c, j, block)
@@ -69,12 +68,11 @@ def scores(start, q, i, k, j, block):
 
 @inlined
 def exponentials(q, i, k, first, stop, seen, more, start, e, origin, totals, block):
-    """Set e[g, j - origin] to exp(start[i + g] + q_{i+g} . k_j), for queries i + g of a group and keys j of a tile.
+    """Set e[g, j - origin] to exp(start[i + g] + q_{i+g} . k_j), for 8 queries i + g and a range of keys j.
 
-    The group has TOGETHER (8) queries, columns of `q`; the tile has the keys `first` <= j < `stop`, columns of `k`.
-    Query i sees the first `seen` keys, and each further query `more` keys more than the query before it; for keys that
-    a query does not see e is set to 0, but only within the last LANES (16) keys before `stop`. The sums over keys are
-    added to the rows of `totals`, split over LANES columns. `block` is `unrolled` of the number of features.
+    Query i + g, where 0 <= g < 8, is a column of `q`, key j, where `first` <= j < `stop`, a column of `k`. Query i + g
+    sees the keys below seen + g * more; e is set to 0 for the others, but only within the last 16 keys before `stop`.
+    The sum of row g of totals (8, 16) increases by the sum of e over the keys. `block` is `unrolled(len(q))`.
     """
     begun, total = vectors.splats(start, i), vectors.load_tile(totals, 0, GROUP)
     for j in range(first, stop, LANES):
@@ -88,10 +86,10 @@ def exponentials(q, i, k, first, stop, seen, more, start, e, origin, totals, blo
 
 @inlined
 def add_means(e, v, first, stop, origin, sums):
-    """Add sum_j e[g, j - origin] v[c, j], over keys `first` <= j < `stop`, to `sums`, for each query g and feature c.
+    """Add each query's weighted sum of values, over a range of keys, to the array `sums`.
 
-    `e` holds the weights of keys for each query, and the columns of `v` are the keys' values. `mean_of` reads a number
-    from `sums`.
+    For query g, from 0 to 7, and dimension c it is the sum of e[g, j - origin] v[c, j] over keys `first` <= j < `stop`.
+    `mean_of(sums, g, c)` reads what has been added up.
     """
     for c in range(0, len(v), 2):
         total = vectors.load_tile(sums[c // 2], 0, GROUP + GROUP)
@@ -102,16 +100,15 @@ def add_means(e, v, first, stop, origin, sums):
 
 @inlined
 def mean_of(sums, g, c):
-    """The weighted sum of feature c of the values, over keys, that `add_means` has stored in `sums` for query g."""
+    """The weighted sum of values that `add_means` has added up in `sums`, for query g (0 to 7) and dimension c."""
     return vectors.row_sum(sums[c // 2], 2 * g + c % 2)
 
 
 @inlined
 def add_outer(e, x, i, first, stop, origin, out, block):
-    """Add sum_g e[g, j - origin] x[c, i + g], over queries g, to out[c, j], for each feature c and key j.
+    """Add the sum over 8 queries g of e[g, j - origin] x[c, i + g] to out[c, j], for each row c and each key j.
 
-    The keys are `first` <= j < `stop`, the queries 0 <= g < TOGETHER (8). `block` is `unrolled` of the number of
-    features.
+    The queries are 0 <= g < 8, the keys `first` <= j < `stop`. `block` is `unrolled(len(x))`.
     """
     for j in range(first, stop, LANES):
         together = vectors.load_tile(e, j - origin, GROUP)
@@ -121,9 +118,9 @@ def add_outer(e, x, i, first, stop, origin, out, block):
 
 @inlined
 def largest_score(q, i, k, seen, block):
-    """The largest inner product of query i with one of the first `seen` keys.
+    """The largest inner product of query i with any of the first `seen` keys.
 
-    Queries and keys are the columns of `q` and `k`. `block` is `unrolled` of the number of features.
+    Queries are the columns of `q`, keys the columns of `k`. `block` is `unrolled(len(q))`.
     """
     best = (vectors.splat(LEAST),)
     for j in range(0, seen, LANES):

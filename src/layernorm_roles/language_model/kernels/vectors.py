@@ -34,7 +34,7 @@ GROUP: Any = (0,) * TOGETHER
 
 
 class Lanes(types.Type):
-    """The numba type of a SIMD vector of LANES (16) float32 numbers."""
+    """The numba type of a SIMD vector of 16 float32 numbers."""
 
     def __init__(self):
         super().__init__(name="Lanes")
@@ -52,66 +52,66 @@ class _LanesModel(models.PrimitiveModel):
 
 
 class Code:
-    """A writer of LLVM instructions into the kernel being compiled, for functions decorated with `instruction`."""
+    """Emits LLVM instructions into a kernel that numba compiles, for functions decorated with `instruction`."""
 
     def __init__(self, builder: ir.IRBuilder):
         self.builder = builder
 
     def constant(self, x: float, type_: ir.Type = _FLOATS) -> ir.Constant:
-        """The LLVM constant of vector type `type_` whose LANES (16) entries all equal the Python number x."""
+        """The LLVM constant of vector type `type_` whose 16 entries all equal the Python number x."""
         return ir.Constant(type_, [x] * LANES)
 
     def splat(self, x: ir.Value, type_: ir.Type = _FLOATS) -> ir.Value:
-        """The LLVM vector of type `type_` whose LANES (16) entries all equal the LLVM value x."""
+        """The LLVM vector of type `type_` whose 16 entries all equal the LLVM number x; emits the code for it."""
         undefined, first = ir.Constant(type_, ir.Undefined), ir.Constant(ir.IntType(32), 0)
         one = self.builder.insert_element(undefined, x, first)
         return self.builder.shuffle_vector(one, undefined, self.constant(0, INTS))
 
     def integers(self, x: ir.Value) -> ir.Value:
-        """The LLVM vector whose LANES (16) entries all equal the LLVM integer x, truncated to 32 bits."""
+        """The LLVM vector whose 16 entries all equal the LLVM integer x, cut to 32 bits; emits the code for it."""
         return self.splat(self.builder.trunc(x, ir.IntType(32)), INTS)
 
     def multiply_add(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-        """The LLVM value a * b + c; LLVM may compute it with one rounding instead of two."""
+        """The LLVM value of a * b + c, for floats or vectors of floats, with one rounding or two, as LLVM chooses."""
         return self.builder.fadd(self.builder.fmul(a, b, flags=_FUSED), c, flags=_FUSED)
 
     def plus(self, x: ir.Value, n: int) -> ir.Value:
-        """The LLVM integer x + n."""
+        """The LLVM value of x + n, for an LLVM integer x and a Python integer n; emits the code for it."""
         return self.builder.add(x, x.type(n))
 
 
 class Array:
-    """An array argument of a function decorated with `instruction`, whose methods emit LLVM code that accesses it."""
+    """An array argument of a function decorated with `instruction`; its methods emit code that accesses it."""
 
     def __init__(self, context, builder: ir.IRBuilder, type_: types.Array, value: ir.Value):
         self.context, self.builder, self.type = context, builder, type_
         self.struct = context.make_array(type_)(context, builder, value)
 
     def pointer(self, *place: ir.Value) -> ir.Value:
-        """The LLVM address of the array's element with the indices `place`, one LLVM integer for each axis."""
+        """The LLVM address of the array's element whose indices are `place`, one LLVM integer for each axis."""
         return cgutils.get_item_pointer(self.context, self.builder, self.type, self.struct, place)
 
     def element(self, *place: ir.Value) -> ir.Value:
-        """The LLVM value of the array's element with the indices `place`."""
+        """The LLVM value of the array's element whose indices are `place`, one LLVM integer for each axis."""
         return self.builder.load(self.pointer(*place))
 
     def load(self, *place: ir.Value) -> ir.Value:
-        """The vector of LANES (16) elements along the array's last axis, beginning at the indices `place`."""
+        """The LLVM vector of the 16 float32 elements on the last axis from the indices `place`, LLVM integers, on."""
         vector = self.builder.bitcast(self.pointer(*place), _FLOATS.as_pointer())
         return self.builder.load(vector, align=4)
 
     def store(self, x: ir.Value, *place: ir.Value) -> None:
-        """Write the vector x to LANES (16) elements along the array's last axis, beginning at the indices `place`."""
+        """Emit code that writes the LLVM vector x to 16 elements on the last axis, from the indices `place` on."""
         vector = self.builder.bitcast(self.pointer(*place), _FLOATS.as_pointer())
         self.builder.store(x, vector, align=4)
 
 
 def instruction(result: types.Type | Callable[..., types.Type]) -> Callable:
-    """A decorator by which compiled kernels can call a function that emits LLVM instructions.
+    """A decorator that makes a function which emits LLVM instructions callable from compiled kernels.
 
-    Kernels call the function without its first argument, a `Code`. The function gets an `Array` for each array, a list
-    for each tuple, and an LLVM value for every other argument. It returns an LLVM value, a list for a tuple, or None.
-    `result` is the numba type of what it returns, or a function from the arguments' numba types to that type.
+    Kernels leave out the function's first argument, a `Code`, by which it emits instructions. For other arguments it
+    gets an `Array` for an array, a list for a tuple, else an LLVM value. It returns an LLVM value, a list for a tuple,
+    or None. `result` is the numba type of the returned value, or a function from the arguments' types to it.
     """
 
     def decorate(function: Callable) -> Callable:
@@ -145,24 +145,24 @@ def _first(given: types.Type, *_) -> types.Type:
 
 @instruction(_lanes)
 def splat(write, x):
-    """The vector whose LANES (16) entries all equal the number x."""
+    """In a kernel, splat(x) is the SIMD vector whose 16 entries all equal x (for `write` see `instruction`)."""
     return write.splat(x)
 
 
 @instruction(_first)
 def exp(write, x):
-    """The exponentials of the numbers in a tuple x of vectors, all at most 0, to 3 units in the last place.
+    """In a kernel, exp(x) has the exponentials of all numbers, at most 0 each, in a tuple x of SIMD vectors.
 
-    For numbers below -87 the result is exp(-87).
+    Errors are at most 3 units in the last place; below -87 the result is exp(-87). For `write` see `instruction`.
     """
     return [write_exp(write.builder, member, quick=True) for member in x]
 
 
 @instruction(_first)
 def first_lanes(write, vectors, count, more, other):
-    """The tuple `vectors` with all but the first entries (lanes) of each vector replaced by the number `other`.
+    """In a kernel, first_lanes(vectors, count, more, other) replaces the last entries of SIMD vectors by `other`.
 
-    vectors[g] keeps its first count + g * more entries.
+    Vector g of the tuple `vectors` keeps its first count + g * more entries, of 16. For `write` see `instruction`.
     """
     builder, places, chosen = write.builder, ir.Constant(INTS, list(range(LANES))), []
     for x in vectors:
@@ -174,7 +174,7 @@ def first_lanes(write, vectors, count, more, other):
 
 @instruction(types.UniTuple(_lanes, TOGETHER))
 def splats(write, numbers, i):
-    """A tuple of TOGETHER (8) vectors: all LANES (16) entries of vector n equal numbers[i + n]."""
+    """In a kernel, splats(numbers, i) has 8 SIMD vectors; the 16 entries of vector n equal numbers[i + n]."""
     return [write.splat(numbers.element(write.plus(i, n))) for n in range(TOGETHER)]
 
 
@@ -211,21 +211,21 @@ def _folded(write: Code, x: ir.Value, combine: Callable[..., ir.Value]) -> ir.Va
 
 @instruction(types.float32)
 def row_sum(write, a, row):
-    """The sum of the first LANES (16) elements of row `row` of the array `a`."""
+    """In a kernel, row_sum(a, row) is the sum of a[row, :16], for an array `a` (for `write` see `instruction`)."""
     return _folded(write, a.load(row, row.type(0)), lambda builder, x, y: builder.fadd(x, y))
 
 
 @instruction(types.float32)
 def lane_maximum(write, x):
-    """The largest of the LANES (16) numbers in the vector x."""
+    """In a kernel, lane_maximum(x) is the largest number in the SIMD vector x (for `write` see `instruction`)."""
     return _folded(write, x, _larger)
 
 
 @instruction(_first)
 def add_dots(write, sums, a, i, b, row, j, block):
-    """The tuple `sums` of vectors, increased by inner products of columns of `a` with LANES (16) columns of `b`.
+    """In a kernel, return the tuple `sums` of SIMD vectors plus inner products of columns of `a` and `b`.
 
-    The sum over c < len(block) of a[row + c, i + g] b[row + c, j : j + LANES] is added to sums[g], for every g.
+    sums[g] increases by the sum over c < len(block) of a[row + c, i + g] b[row + c, j : j + 16]. Kernels omit `write`.
     """
     for c in range(len(block)):
         vector = b.load(write.plus(row, c), j)
@@ -236,9 +236,9 @@ def add_dots(write, sums, a, i, b, row, j, block):
 
 @instruction(_first)
 def add_means_of(write, sums, vectors, v, row, j):
-    """The tuple `sums` of vectors, increased by the products of each of `vectors` with parts of two rows of `v`.
+    """In a kernel, return the tuple `sums` of SIMD vectors plus products of `vectors` and two rows of `v`.
 
-    vectors[g] v[row + c, j : j + LANES] is added to sums[2 * g + c], for every g and for c = 0 and 1; LANES is 16.
+    sums[2 * g + c] increases by vectors[g] * v[row + c, j : j + 16], for each g and for c = 0, 1. Kernels omit `write`.
     """
     values = [v.load(write.plus(row, c), j) for c in (0, 1)]
     products = ((x, y) for x in vectors for y in values)
@@ -247,10 +247,10 @@ def add_means_of(write, sums, vectors, v, row, j):
 
 @instruction(types.none)
 def add_products(write, vectors, weights, query, a, row, column, like):
-    """Add sums of products of `vectors` and numbers in `weights` to LANES (16) columns of the array `a`.
+    """In a kernel, add products of SIMD vectors and numbers from `weights` to 16 columns of the array `a`.
 
-    The sum over g of vectors[g] weights[r, query + g] is added to a[r, column : column + LANES] in len(like) rows r,
-    from `row` on.
+    For each of the len(like) rows r from `row` on, the sum over g of vectors[g] weights[r, query + g] is added to a[r,
+    column : column + 16]. Kernels leave out `write` (see `instruction`).
     """
     for c in range(len(like)):
         place = write.plus(row, c)
@@ -263,23 +263,26 @@ def add_products(write, vectors, weights, query, a, row, column, like):
 
 @instruction(lambda a, j, like: types.UniTuple(_lanes, len(like)))
 def load_tile(write, a, j, like):
-    """The tuple of the vectors of LANES (16) elements of the array `a` that begin at (0, j), (1, j) and so on.
+    """In a kernel, load_tile(a, j, like) is a tuple of SIMD vectors; vector n is a[n, j : j + 16].
 
-    It has as many vectors as the tuple `like` has members.
+    It has as many vectors as the tuple `like` has members. Kernels leave out `write` (see `instruction`).
     """
     return [a.load(j.type(n), j) for n in range(len(like))]
 
 
 @instruction(types.none)
 def store_tile(write, vectors, a, j):
-    """Write each vector vectors[n] of a tuple to the LANES (16) elements of the array `a` that begin at (n, j)."""
+    """In a kernel, store_tile(vectors, a, j) writes vectors[n] to a[n, j : j + 16], for a tuple of SIMD vectors."""
     for n, x in enumerate(vectors):
         a.store(x, j.type(n), j)
 
 
 @instruction(_first)
 def where(write, vectors, mask, row, column):
-    """The tuple `vectors` after dropout: entry l of vectors[g] is 0 unless bit l of mask[row + g, column] is set."""
+    """In a kernel, return SIMD vectors after dropout: entry l of vectors[g] is set to 0 if a bit of `mask` is 0.
+
+    It is bit l of mask[row + g, column]. Kernels leave out the argument `write` (see `instruction`).
+    """
     builder, type_ = write.builder, ir.VectorType(ir.IntType(1), LANES)
     words = (mask.element(write.plus(row, g), column) for g in range(len(vectors)))
     bits = [builder.bitcast(word, type_) for word in words]

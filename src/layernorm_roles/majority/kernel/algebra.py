@@ -13,7 +13,7 @@ from layernorm_roles.majority.kernel.arrays import inlined
 
 
 class ClassAttention(NamedTuple):
-    """Queries, keys, values and attention weights of all classes of the majority task, with a row for each class."""
+    """Queries, keys, values and unnormalised attention of the majority task's classes, with a row for each class."""
 
     q: Float[np.ndarray, "C d"]
     k: Float[np.ndarray, "C d"]
@@ -35,9 +35,9 @@ def _add_product(a, b, out):
 
 @inlined
 def attend(t):
-    """Compute the queries, keys, values and attention weights of all classes from `t`, a `LossParameters`.
+    """Compute the query, key and value of each token class, and the attention weights between all classes.
 
-    The result is a `ClassAttention` in float64.
+    `t` is a `LossParameters`. The result is a `ClassAttention` in float64; its weights are not divided by their sum.
     """
     classes, d = t.normed.shape
     in_weight = t.in_weight.reshape(3, d, d)
@@ -57,9 +57,9 @@ def attend(t):
 
 @inlined
 def fold(t, s, w):
-    """Write to the `PairWeights` `w` the arrays that the kernel makes of the model's parameters.
+    """Combine the model's parameters into arrays for the kernel's matrix products, and write these to `w`.
 
-    `t` is a `LossParameters`, and `s` the `ClassAttention` that `attend` computes from it.
+    `t` is a `LossParameters`, `s` the `ClassAttention` that `attend` computes from it, and `w` a `PairWeights`.
     """
     (classes, d), f = t.embedding.shape, len(t.b1)
     for c in range(classes):
@@ -83,11 +83,11 @@ def fold(t, s, w):
 
 @inlined
 def unfold(g, t, s, out):
-    """The backward pass of `fold` and `attend`: write the loss's gradient with respect to parameters `t` to `out`.
+    """The backward pass of `fold` and `attend`: compute the gradient of the loss with respect to the parameters.
 
-    `g` is the gradient with respect to the `PairWeights` that `fold` makes of `t`, and `s` is the `ClassAttention` that
-    `attend` makes of `t`. `out`, like `t`, is a `LossParameters`; before the call it has to hold zeros. All arrays are
-    float64.
+    `t` is a `LossParameters`, and `s` the `ClassAttention` that `attend` computes from it. `g` is the gradient with
+    respect to the `PairWeights` that `fold` makes of them. The result is written to `out`, a `LossParameters` that must
+    hold zeros before the call. All arrays are float64.
     """
     (classes, d), f = t.embedding.shape, len(t.b1)
     in_weight, d_in_weight = t.in_weight.reshape(3, d, d), out.in_weight.reshape(3, d, d)

@@ -27,11 +27,11 @@ CACHE_LINE = 64
 
 
 class PairWeights(NamedTuple):
-    """Arrays made of a majority transformer's parameters, from which the kernel computes pairs (sequence, class).
+    """The parameters of a majority transformer, combined and padded for the matrix products of the CPU kernel.
 
-    In a backward pass a `PairWeights` holds the loss's gradients with respect to these arrays. C, d and f are the
-    numbers of classes, d_model and d_ff, padded with zeros to multiples of `COLUMNS` (4); d + 1 is padded to a multiple
-    of `ROWS` (2).
+    An instance can also hold the gradients of the loss with respect to these arrays. In the shapes, C, d and f stand
+    for the numbers of classes, d_model and d_ff, each padded with zeros to a multiple of 4 (`COLUMNS`); d + 1 is padded
+    to a multiple of 2 (`ROWS`). A field says so where an axis is not padded.
     """
 
     attention: Float[np.ndarray, "C d+1 C"]
@@ -49,11 +49,11 @@ class PairWeights(NamedTuple):
 
 
 class PairBlock(NamedTuple):
-    """Work arrays for `BLOCK` (256) pairs (sequence, class), with a row for each feature and a column for each pair.
+    """Work arrays for 256 (`BLOCK`) pairs of a sequence and a token class, with a column for each pair.
 
-    The numbers of rows are padded to multiples of `ROWS` (2) or `COLUMNS` (4). Some arrays hold several quantities in
-    turn. An array whose name begins with d_ holds the gradient of the loss with respect to the array with the rest of
-    the name.
+    A pair stands for all tokens of the class in the sequence. Rows are features; their numbers are padded to multiples
+    of 2 (`ROWS`) or 4 (`COLUMNS`). Some arrays hold one quantity after another during a pass. `d_stream` holds the
+    gradient of the loss with respect to `stream`, and so on for other names that begin with d_.
     """
 
     counts: Float[np.ndarray, "C pairs"]
@@ -93,7 +93,10 @@ class PairBlock(NamedTuple):
 
 @inlined
 def zero_weights(classes, d, f, dtype):
-    """A `PairWeights` of zeros for `classes` classes, d_model = `d` and d_ff = `f`, padded as the kernel needs it."""
+    """A `PairWeights` of zeros for `classes` token classes, d_model = `d` and d_ff = `f`, with the given dtype.
+
+    Axes are padded to the multiples that `PairWeights` names.
+    """
     extended, classes_, d_, f_ = padded(classes, d, f)
     return PairWeights(
         np.zeros((classes, extended, classes_), dtype),
@@ -108,19 +111,19 @@ def zero_weights(classes, d, f, dtype):
 
 @register_jitable
 def padded(classes, d, f):
-    """The numbers d + 1, `classes`, `d` and `f`, rounded up to the sizes of the kernel's arrays.
+    """The sizes d + 1, `classes`, `d` and `f`, each rounded up to the multiple that the kernel's arrays need.
 
-    d + 1 becomes a multiple of `ROWS` (2), the others become multiples of `COLUMNS` (4).
+    The first becomes a multiple of 2 (`ROWS`), the others multiples of 4 (`COLUMNS`). `d` is d_model, and `f` is d_ff.
     """
     return d + 1 + -(d + 1) % ROWS, classes + -classes % COLUMNS, d + -d % COLUMNS, f + -f % COLUMNS
 
 
 @lru_cache
 def block_memory(classes: int, d_model: int, d_ff: int, dtype: np.dtype) -> PairBlock:
-    """The `PairBlock` for a model of the given sizes, allocated by the first call with these sizes and this dtype.
+    """The kernel's work arrays, a `PairBlock`, for a model of the given sizes and dtype.
 
-    Later calls with equal arguments return the same arrays, with whatever was last written to them. Compiled code that
-    uses the arrays has to hold Python's global interpreter lock, so that threads do not overwrite each other's numbers.
+    The first call with some arguments allocates the arrays. Later calls with equal arguments return the same arrays,
+    which all threads share: compiled code must hold Python's global interpreter lock while it uses them.
     """
     present = classes
     extended, classes, d, f = padded(classes, d_model, d_ff)

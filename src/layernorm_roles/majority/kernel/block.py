@@ -16,10 +16,10 @@ from layernorm_roles.majority.kernel.products import add_products, add_sums, aff
 
 @inlined
 def load(pairs, used, c, words, label, b):
-    """Copy class counts, weights and labels of `BLOCK` (256) pairs (sequence, class `c`) into the `PairBlock` `b`.
+    """Fill the class counts, weights and labels in `b`, a `PairBlock`, for 256 pairs (sequence, class `c`).
 
-    `pairs` has the sequence number of each pair; pairs after the first `used` only fill the block, and get weight 0.
-    `words` are the class counts of all sequences, four bytes in an integer, and `label` their majority classes.
+    `pairs` (256,) has the index of each pair's sequence. Pairs from index `used` on only fill the block, with weight 0
+    in the loss. `words` has the class counts of all sequences, four in an int32, and `label` their majority classes.
     """
     for p in range(BLOCK):
         b.label[p] = label[pairs[p]]
@@ -89,9 +89,9 @@ def _add(x, out):
 
 @inlined
 def forward(c, w, b):
-    """Compute the logits of all pairs (sequence, class `c`) in the `PairBlock` `b`, and write them to b.logits.
+    """Compute the logits for all pairs (sequence, class `c`) in the `PairBlock` `b`, and write them to b.logits.
 
-    `w` is the `PairWeights` made of the model's parameters. `load` has to be called on `b` before.
+    `load` must have filled `b`. `w` is the `PairWeights` that `fold` made from the model's parameters.
     """
     d = w.start.shape[1]
     affine(w.attention[c], b.zeros, b.counts, b.attended)
@@ -165,10 +165,10 @@ def _softmax_gradient(n, label, total, logits):
 
 @inlined
 def cross_entropy(b):
-    """The loss, the number of correctly predicted tokens and the number of tokens, each summed over all pairs in `b`.
+    """The summed cross-entropy in nats, the number of correctly predicted tokens and the number of all tokens in `b`.
 
-    `b` is a `PairBlock` of pairs (sequence, class), on which `forward` was called. Each logit in b.logits is replaced
-    by exp(logit - largest logit of the pair).
+    `b` is a `PairBlock` of pairs (sequence, class), for which `forward` has computed the logits. The call replaces each
+    logit in b.logits by exp(logit - largest logit of the pair).
     """
     _argmax(b.logits, b.largest, b.arg)
     _margin(b.logits, b.largest, b.label, b.mean)
@@ -218,10 +218,10 @@ def _residual_gradient(attended, d_y, d_attended):
 
 @inlined
 def backward(c, w, b, g):
-    """Add the gradient of the loss, summed over the pairs (sequence, class `c`) in the `PairBlock` `b`, to `g`.
+    """Add the gradient of the loss, summed over the tokens of all pairs (sequence, class `c`) in `b`, to `g`.
 
-    `w` is the `PairWeights` made of the model's parameters, and `g` the `PairWeights` of gradients. `forward` and then
-    `cross_entropy` have to be called on `b` before.
+    `b` is a `PairBlock` on which first `forward` and then `cross_entropy` were called. `w` is the `PairWeights` that
+    `forward` used, and `g` another `PairWeights`, for the gradient with respect to `w`.
     """
     d = w.start.shape[1]
     _softmax_gradient(b.tokens, b.label, b.total, b.logits)

@@ -18,11 +18,11 @@ Parameters = Sequence[Float[np.ndarray, "..."]]
 def loss_and_gradients(
     counts: Counts, label: Labels, parameters: Parameters
 ) -> tuple[float, int, LossParameters]:
-    """The mean cross-entropy in nats per token, the number of tokens predicted correctly, and the mean's gradients.
+    """The mean cross-entropy in nats per token, the number of correctly predicted tokens, and the mean's gradients.
 
-    `counts` has the number of tokens of each class in each sequence, `label` the majority class of each sequence.
-    `parameters` are arrays in the order of `LossParameters`, all float32 or all float64. The gradients have their
-    dtype. Raises ValueError if a shape, a dtype or a label does not fit, or if all counts are 0.
+    `counts` has the number of tokens of each class in each sequence, as uint8; `label` has each sequence's majority
+    class. `parameters` are the arrays of a `LossParameters` in its order, all float32 or all float64, and the gradients
+    have this dtype. Raises ValueError if a shape, a dtype or a label does not fit, or if all counts are 0.
     """
     loss, correct, tokens, sums = _sums(counts, label, parameters, with_gradient=True)
     dtype = np.asarray(parameters[0]).dtype
@@ -30,9 +30,9 @@ def loss_and_gradients(
 
 
 def loss_only(counts: Counts, label: Labels, parameters: Parameters) -> tuple[float, int]:
-    """The mean cross-entropy in nats per token, and the number of tokens predicted correctly, without gradients.
+    """The mean cross-entropy in nats per token, and the number of correctly predicted tokens, without gradients.
 
-    Both equal the first two results of `loss_and_gradients`, which explains the arguments.
+    Arguments and errors are those of `loss_and_gradients`; the results equal its first two results.
     """
     loss, correct, tokens, _ = _sums(counts, label, parameters, with_gradient=False)
     return loss / tokens, correct

@@ -17,9 +17,9 @@ def _dot(quad, x, k, p):
 
 @inlined
 def affine(weight, bias, x, out):
-    """Set `out` (rows, BLOCK) to weight @ x + bias, with `weight` (rows, columns) and `x` (columns, BLOCK).
+    """Write weight @ x + bias to `out` (rows, 256), with `weight` (rows, columns) and `x` (columns, 256).
 
-    The number of rows is a multiple of `ROWS` (2), and the number of columns a multiple of `COLUMNS` (4).
+    `bias` has an entry for each row. rows must be a multiple of 2 (`ROWS`), and columns a multiple of 4 (`COLUMNS`).
     """
     rows, columns = weight.shape
     for i in range(0, rows, ROWS):
@@ -44,11 +44,11 @@ def _plus(quad, y, x, k, p):
 
 @inlined
 def add_products(y, x, total):
-    """Add y @ x.T to `total` (rows, columns), with `y` (rows, BLOCK) and `x` (columns, BLOCK).
+    """Add the matrix product y @ x.T to `total` (m, n), with `y` (m, 256) and `x` (n, 256).
 
-    A column of `y` and `x` is a pair (sequence, class). The products are summed over the pairs in the dtype of `x`, and
-    the sums are added in the dtype of `total`. The number of rows is a multiple of `ROWS` (2), and the number of
-    columns a multiple of `COLUMNS` (4).
+    The 256 columns belong to pairs of a sequence and a class. An entry of the product is summed over the pairs in the
+    dtype of `x`, and then added to `total` in the dtype of `total`. m must be a multiple of 2 (`ROWS`), and n a
+    multiple of 4 (`COLUMNS`).
     """
     rows, columns = total.shape
     zero = x.dtype.type(0)
@@ -65,7 +65,10 @@ def add_products(y, x, total):
 
 @inlined
 def add_sums(y, total):
-    """Add the sum of row i of `y`, over its `BLOCK` (256) columns, to total[i], for every entry of `total`."""
+    """Add to each entry total[i] the sum of row y[i] over its 256 (`BLOCK`) columns.
+
+    `y` may have more rows than `total` has entries; the additional rows are ignored.
+    """
     for i in range(len(total)):
         row = y.dtype.type(0)
         for p in range(BLOCK):
