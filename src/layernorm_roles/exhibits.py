@@ -133,11 +133,12 @@ def plans(
 ) -> dict[str, dict[str, Any]]:
     """The plans, by job name, of the jobs that judge claims, make figures and tables for readers, and write pages.
 
-    A plan has all that a job's result depends on. `of` are the exhibits of the results. `sources` has, for each Parquet
-    table, the job or file that it comes from and a hash; `again` has the same for results in the subfolder again/.
-    `options` follow the target in the `snakemake` commands on the report's page. `kept` has the verdicts of
-    results/published/ by claim, which stand beside claims that these results leave open. `jobs` has, by job name, the
-    groups of figures and tables that a job makes; by default each group has a job.
+    A plan has all that a job's result depends on. `of` are the exhibits of the results. `sources` has a pair for each
+    Parquet table, by its name: the job or file that the table comes from, and a hash of its content. `again` has such
+    pairs for the tables of further runs on new seeds, in the subfolder again/ of the results. `options` follow the
+    target in the `snakemake` commands on the report's page. `kept` has, by claim, what results/published/ found, to be
+    shown beside claims that are not tested here: texts with the keys verdict, measured, ci_low and ci_high. `jobs` has,
+    by job name, the groups of figures and tables that a job makes; by default each group has a job.
     """
     settings = dict(of.plain)
     reads = dict([*sources.values(), *again.values()])

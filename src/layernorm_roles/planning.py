@@ -250,8 +250,9 @@ class Reproduction:
     def text_of_pretrained(self, name: str) -> dict[str, str]:
         """The paths of the prepared files of the text that the pretrained model `name` of config.yaml reads.
 
-        The keys are "tokenizer", "contexts" and so on. Raises ValueError if files of the model are missing or have
-        another SHA-256 than config.yaml says. Models of the Hugging Face hub or already measured are not checked.
+        The keys are "tokenizer", "training", "validation", "contexts" and "manifest". Raises ValueError if files of the
+        model are missing or have another SHA-256 than config.yaml says. This is not checked if the model is on the
+        Hugging Face hub, or if its keys have already been measured.
         """
         model = self.settings.pretrained[name]
         measured = Path(self.folder, "runs/pretrained", name, "pretrained_keys.parquet")

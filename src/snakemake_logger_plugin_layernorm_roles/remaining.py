@@ -16,10 +16,11 @@ OVERRUN_SECONDS = 30.0
 
 
 class Remaining:
-    """Estimates the time until a workflow ends, from the times of its finished jobs and of an earlier workflow.
+    """Estimates the time until a workflow ends, from the times of its finished jobs and of jobs that were done before.
 
-    `jobs` has the number of the workflow's jobs by rule. `earlier` has, by rule, the mean number of seconds that a job
-    took in the earlier workflow.
+    `jobs` has the number of all jobs that the workflow is to do, by rule. `earlier` has, by rule, the mean number of
+    seconds that a job took in an earlier execution. A job of any other rule is expected to take 5 seconds until one of
+    the rule has finished. Call `finished` for every job that finishes, and `seconds` for an estimate.
     """
 
     def __init__(self, jobs: Mapping[str, int], earlier: Mapping[str, float]):

@@ -54,10 +54,10 @@ def attention(
     v: Float[Tensor, "batch heads n d_head"],
     **options: Any,
 ) -> Float[Tensor, "batch heads n d_head"]:
-    """Attention by torch's scaled_dot_product_attention(q, k, v, **options), on a GPU with padded vectors.
+    """The attention output of torch's scaled_dot_product_attention(q, k, v, **options) for queries, keys and values.
 
-    On a GPU, zeros are appended to queries, keys and values up to a multiple of 8 entries, as torch's fused kernels
-    need it, and the output is cut to d_head entries again.
+    Scores are divided by sqrt(d_head), so `options` must not have a scale. On a GPU, torch's fused kernels need vectors
+    of a multiple of 8 entries. There zeros are appended, and the output is cut to d_head entries again.
     """
     d, multiple = q.shape[-1], ALIGNMENT[q.device.type]
     if d % multiple == 0:

@@ -140,9 +140,9 @@ class Certificates:
         return double(self.queries[i]) if self.code[i] == SELECTABLE else None
 
     def combination(self, i: int) -> tuple[Int[np.ndarray, " m"], Float[np.ndarray, " m"]] | None:
-        """The indices of other keys, and the convex weights with which their mean is key i of one matrix.
+        """The indices of other keys, and the convex weights with which their mean is key i.
 
-        Returns None unless key i is unselectable.
+        Returns None unless key i is unselectable. The certificates must be of one matrix, not of a stack.
         """
         if self.code[i] != UNSELECTABLE:
             return None

@@ -57,9 +57,10 @@ class Coordinates:
     """Bound on the rounding error of a scaled key's coordinate along an axis, not divided by the standard deviation."""
 
     def of(self, matrices: slice, rows: slice | Int[np.ndarray, " k"]) -> Float[np.ndarray, "a k r"]:
-        """The whitened keys, shape (a, k, r), for k `rows` of keys in each of a `matrices`.
+        """Return the whitened coordinates of the keys `rows` of the matrices `matrices`.
 
-        Where a matrix has a rank below r, its last coordinates are 0.
+        Axes of the result: matrix, key, coordinate. Over all keys of a matrix, a whitened coordinate has mean 0 and
+        variance 1, or is always 0. If scores have a bias, the last coordinate stands for it.
         """
         if self.whole is not None:
             W = self.whole[matrices, rows]

@@ -16,8 +16,8 @@ _TIMES = 8  # and a `Near` has space for so many vertices of each part
 class Pool(NamedTuple):
     """The keys of one matrix, with those among them that are known to be vertices of the keys' convex hull.
 
-    A column of `everything` or `vertices` is a key: its r coordinates, and below them half of its squared length, with
-    which the key nearest to a point is found.
+    Each column of `everything` and of `vertices` is a key with r coordinates. It has r + 1 entries: the coordinates
+    and, as the last entry, half of the key's squared length.
     """
 
     everything: np.ndarray  # (r + 1, n)

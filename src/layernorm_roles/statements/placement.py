@@ -34,9 +34,10 @@ from layernorm_roles.text.token_streams import read_stream
 def write(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str | Path]) -> None:
     """Train transformers with one placement of LayerNorm, measure them, and write three tables to Parquet files.
 
-    `plan` has the placement: "pre", before attention and feed-forward, or "post", after each residual sum. `out` has
-    the paths of the tables placement, position_probe and untrained_gradients, and `manifest` is the path of a text's
-    manifest.json. Raises ValueError if a file of the text is missing, damaged, of another text or too short.
+    `plan` is the job's plan, with settings, seeds, untrained_seeds and placement: "pre", before attention and
+    feed-forward, or "post", after each residual sum. `out` has the paths of the tables placement, position_probe and
+    untrained_gradients. `manifest` is the path of a text's manifest.json. Raises ValueError if the text's files are
+    missing, damaged, too short or not those that the manifest names.
     """
     torch.set_num_threads(1)  # processes share the cores, not the threads of one
     settings, text = Placement.model_validate(plan["settings"]), PreparedText(Path(manifest).parent)

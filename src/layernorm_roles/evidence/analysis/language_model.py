@@ -181,11 +181,11 @@ def unselectable_shares(keys: pd.DataFrame, causal: bool = False, **where: str) 
     """Return the percentage of unselectable keys for each model, variant, site, checkpoint and layer.
 
     `keys` is the table key_selectability; only rows with the value `where[column]` in each column of `where` are taken.
-    A key has to beat all keys of its context or, with `causal`, those before it. Columns: model, variant, site,
-    checkpoint, layer, percent (mean over seeds, contexts and heads), low, high (95 % interval), seeds and contexts
-    (numbers), borderline_percent (keys that the data's precision cannot decide). The half-width of the interval is the
-    root of the summed squares of Student's half-widths over seeds and over contexts, or over contexts alone with a
-    single seed.
+    A key has to beat all keys of its context or, with `causal`, those before it. Columns: model, variant, site (which
+    vectors of the model are tested as keys, such as "after_norm" or "head"), checkpoint, layer, percent (mean over
+    seeds, contexts and heads), low, high (95 % interval), seeds and contexts (numbers), borderline_percent (keys that
+    the data's precision cannot decide). The half-width of the interval is sqrt(a² + b²). Here a is the half-width of
+    Student's interval over seeds, and b that over contexts; either is 0 if there is only one seed or context.
     """
     keys = keys[keys.causal == causal]
     for column, value in where.items():

@@ -148,7 +148,10 @@ def gated(
 
 
 def require_variants(model: str, variants: Sequence[str], there: Container[str]) -> None:
-    """Raise Untestable, with the names of missing variants, unless all `variants` of `model` are in `there`."""
+    """Raise Untestable unless `there`, the names of the variants with results, contains all `variants`.
+
+    The message says which variants are missing; `model` is the name of the model in this message.
+    """
     missing = [variant for variant in variants if variant not in there]
     require(not missing, f"The run has no {model} with {' and no '.join(missing)}.")
 

@@ -41,9 +41,9 @@ class Measured:
     """A sentence on sizes, such as d_head, without which the statement of a claim cannot be read."""
 
     def columns(self, name: str) -> list[str]:
-        """Return the names of all columns that match the pattern `name`, in which * stands for any text.
+        """Return the names of all columns of `frame`, and of all values in `known`, that match the pattern `name`.
 
-        Raises Untestable if no column matches.
+        In the pattern * stands for any text. Raises Untestable if no name matches.
         """
         columns = [column for column in (*self.frame, *self.known) if fnmatchcase(column, name)]
         require(columns, f"The run has no {name.removesuffix(' *')}.")

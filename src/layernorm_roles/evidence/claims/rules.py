@@ -219,9 +219,10 @@ def effect(estimate: Estimate, least: float) -> Finding:
 
 
 def half_or_none(estimate: Estimate, least: float) -> Finding:
-    """Return the finding on an effect, 0 for none: seen, absent, reversed or undecided.
+    """Return the finding on an effect: seen, absent, reversed or undecided.
 
-    An effect whose interval lies above 0 is seen if its mean is at least `least`, and otherwise counts as absent.
+    An effect of 0 is none. With its interval above 0, it is seen if its mean is at least `least`, else absent. With the
+    interval below 0, it is reversed. With 0 in the interval, it is absent if that ends below `least`, else undecided.
     """
     finding = effect(estimate, least)
     return Finding.ABSENT if finding == Finding.SMALLER else finding

@@ -46,9 +46,10 @@ models that lack what the claim is about."""
 
 
 def forest(claims: pd.DataFrame) -> Figure:
-    """Draw the measured effects of the paper's claims over the reported effects, with intervals and verdicts.
+    """Draw the measured effects of the paper's claims, divided by the reported effects, with intervals and verdicts.
 
-    On the axis 0 is no effect, 1 the reported one. `claims` is the table claims; those without a ratio are left out.
+    On the axis 0 is no effect, 1 the effect that the paper reports. `claims` is the table claims; a claim without a
+    measured or without a reported effect is left out. Of effects that are ratios, the logarithms are compared.
     """
     scaled = on_common_scale(claims)
     shown = scaled[scaled.effect.notna() & scaled.source.str.startswith(PAPER)]

@@ -121,7 +121,8 @@ def box(
 ) -> None:
     """Let three axes of equal length reach from -limit to limit, with ticks at `ticks` and labels x_1, x_2 and x_3.
 
-    `view` is the point of view, elev and azim in degrees; `zoom` enlarges the box; `look` has options of the labels.
+    `view` is the point of view, elev and azim in degrees. The drawn box is enlarged by the factor `zoom`. `look` has
+    options of matplotlib's `set_xlabel` for the labels x_1, x_2 and x_3, such as fontsize.
     """
     for number, axis in enumerate("xyz", start=1):
         axes.set(**{f"{axis}lim": (-limit, limit), f"{axis}ticks": ticks})

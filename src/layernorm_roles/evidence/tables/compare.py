@@ -17,7 +17,8 @@ def compare(folder: str | Path, other: str | Path, out_csv: str | Path, out_md: 
     """Write a table of the claims of two reproductions side by side, as CSV and as Markdown.
 
     Returns a line for each claim whose verdicts differ, whose intervals do not overlap, or that only one reproduction
-    has. Raises ValueError if one of the two folders has no table claims, or one of another version.
+    has. Raises ValueError if one of the two folders has no table claims, or if the table is damaged or has other
+    columns than this version of the package writes.
     """
     paths = [Path(each, "parquet/claims.parquet") for each in (folder, other)]
     if lacking := [each for each, path in zip((folder, other), paths, strict=True) if not path.is_file()]:

@@ -40,7 +40,8 @@ def convergence(metrics: pd.DataFrame) -> Readable:
 def rates(metrics: pd.DataFrame) -> Readable:
     """Return a readable table of final test accuracy, final test loss and steps to test loss 0.5, by learning rate.
 
-    `metrics` is the table majority_metrics, of which experiments with several learning rates are shown, by variant.
+    A row is a variant of an experiment at one width (d_model) and one learning rate. Experiments with a single learning
+    rate are left out. `metrics` is the table majority_metrics.
     """
 
     def accuracy(row) -> str:

@@ -223,9 +223,10 @@ def lane_maximum(write, x):
 
 @instruction(_first)
 def add_dots(write, sums, a, i, b, row, j, block):
-    """In a kernel, return the tuple `sums` of SIMD vectors plus inner products of columns of `a` and `b`.
+    """Return the vectors of 16 numbers in the tuple `sums` plus inner products, in a kernel that numba compiles.
 
-    sums[g] increases by the sum over c < len(block) of a[row + c, i + g] b[row + c, j : j + 16]. Kernels omit `write`.
+    sums[g] grows by the sum of a[c, i + g] * b[c, j : j + 16] over len(block) rows c from `row` on. Only the length of
+    the tuple `block` counts. Calls leave out `write`, which emits the instructions while numba compiles.
     """
     for c in range(len(block)):
         vector = b.load(write.plus(row, c), j)
