@@ -30,11 +30,12 @@ def test_attention_is_equal_from_the_last_time_that_it_comes_to_be_so():
         "in_between": ((0, 1.0), (100, 0.8), (200, 1.0)),
         "at_the_end": ((0, 0.8), (200, 0.9)),
         "not_at_the_end": ((0, 1.0), (100, 1.0), (200, 0.8)),
+        "diverged": ((0, 0.8), (100, 1.0), (200, np.nan)),
     }
     runs = pd.concat(run(variant, *points, column="attention_share") for variant, points in shares.items())
     table = majority.arrivals(runs, ["variant"], "attention_share", 0.9, for_good=True).set_index("variant")
     halfway = (101 * 201) ** 0.5 - 1  # of the logarithms of one more step
-    assert [*table.steps[[*shares]]] == pytest.approx([0, halfway, halfway, 200, np.nan], nan_ok=True)
+    assert [*table.steps[[*shares]]] == pytest.approx([0, halfway, halfway, 200, np.nan, np.nan], nan_ok=True)
     assert table.last_step["not_at_the_end"] == 200
 
 

@@ -128,9 +128,10 @@ def test_variants_runs_and_views_can_be_chosen(browser, canvas):
         choice.select_by_value(value)
         assert words in browser.find_element(By.ID, "description").text
     seen.add(picture(browser))
-    for view in ("edge", "ones"):
+    for view, nearness in (("edge", 0.0), ("ones", 1.0)):  # cosine of the line of sight with the ones vector
         browser.find_element(By.CSS_SELECTOR, f"button[data-view={view}]").click()
         seen.add(picture(browser))
+        assert browser.execute_script("return dot(camera().near, ONES)") == pytest.approx(nearness, abs=1e-6)
     assert len(seen) == 6
 
 
