@@ -150,7 +150,7 @@ def test_a_clone_runs_from_another_folder_and_not_the_code_of_another_clone(tmp_
     plan = (tmp_path / "elsewhere", "--dry-run", "--snakefile", str(made.folder / "Snakefile"))
     done = snakemake(*plan, package=ROOT)
     assert done.returncode == 0 and "page" in done.stdout, "the whole reproduction can be planned"
-    (made.folder / "src/layernorm_roles/memory.py").write_text("EDITED = True\n")
+    (made.folder / "src/layernorm_roles/majority/model.py").write_text("EDITED = True\n")
     done = snakemake(*plan, package=ROOT)
     says = f"the code in {made.folder}/src/layernorm_roles would not run, but that in {ROOT}/src"
     assert done.returncode != 0 and "Traceback" not in done.stdout and says in done.stdout
