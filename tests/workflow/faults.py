@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from checkouts import SMOKE, Checkout, command
+from checkouts import SMOKE, Checkout, command, no_runs
 
 from layernorm_roles import files
 from layernorm_roles.planning import merged
@@ -43,8 +43,8 @@ class Missed(Exception):
 class Trials:
     """A `snakemake` command in a checkout: an undisturbed run, and those with faults, compared with it."""
 
-    def __init__(self, checkout: Checkout, name: str):
-        self.folder, self.environment = checkout.folder, checkout.environment()
+    def __init__(self, checkout: Checkout, name: str, targets: tuple[str, ...] = ()):
+        self.folder, self.environment, self.targets = checkout.folder, checkout.environment(), targets
         self.results, self.reference = self.folder / "results" / name, self.folder / "undisturbed"
         began = time.monotonic()
         assert self.do(), self.output[-3000:]
@@ -60,7 +60,7 @@ class Trials:
         """Start the command in a new session, so that no other process is ever signalled."""
         own = {"env": self.environment | {"OMP_NUM_THREADS": "1"}, "start_new_session": True}
         with (self.folder / "output.txt").open("w") as out:
-            words = command("--cores", "2", *arguments)
+            words = command("--cores", "2", *(arguments or self.targets))
             self.process = subprocess.Popen(words, cwd=self.folder, stdout=out, stderr=out, **own)
 
     def end(self) -> bool:
@@ -277,3 +277,14 @@ def configuration() -> dict:
     bert = {"checkpoint_every": 5, "seeds": seeds("language_model", "bert")}
     models = {"only": ["gpt", "bert"], "gpt": gpt, "bert": bert}
     return merged(SMOKE, {"name": "faults", "majority": majority, "language_model": models})
+
+
+TINY_TARGET = "results/tiny/parquet/majority_metrics.parquet"
+"""One table, made of two runs and their data."""
+
+
+def tiny_configuration() -> dict:
+    """One majority experiment with two short runs that often write their checkpoints: some seconds a fault."""
+    steps = {"steps": 3000, "schedule_steps": 6000, "evaluate_every": 500, "checkpoint_every": 25}
+    d8 = steps | {"sequences": 300, "batch_size": 100, "seeds": no_runs() | {"layernorm": 2}}
+    return {"name": "tiny", "device": "cpu", "majority": {"only": ["d8"], "d8": d8}}

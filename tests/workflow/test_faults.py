@@ -12,10 +12,13 @@ from checkouts import SEED
 pytestmark = pytest.mark.long
 
 
-@pytest.fixture(scope="module")
-def trials(checkout):
-    """A reproduction of all stages."""
-    made = faults.Trials(checkout(faults.configuration()), "faults")
+@pytest.fixture(scope="module", params=["one_experiment", "all_stages"])
+def trials(request, checkout):
+    """One majority experiment, tiny; or a reproduction of all stages."""
+    if request.param == "all_stages":
+        made = faults.Trials(checkout(faults.configuration()), "faults")
+    else:
+        made = faults.Trials(checkout(faults.tiny_configuration()), "tiny", (faults.TINY_TARGET,))
     yield made
     made.clear()
 
