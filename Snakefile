@@ -21,6 +21,7 @@ include: "workflow/rules/targets.smk"
 
 # This rule stands here because Snakemake takes no default target from an included file.
 rule all:
+    """The whole reproduction: every table, figure and verdict, and the page that shows them."""
     default_target: True
     input:
         THIS.ends(),

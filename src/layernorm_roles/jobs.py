@@ -80,7 +80,8 @@ def _language_models(of: Reproduction, add: Any) -> None:
         model, job = of.settings.language_model[batch.group], f"language_model/{batch.name}"
         downloads = [f"download/{source.file_name}" for source in of.labelled_sources(batch.group)]
         reads = [f"text/{model.text}", *downloads]
-        add("language_model", job, reads, **_training(of, "language_model", batch))
+        device = {"device": of.device.device, "device_check": of.settings.device_check}
+        add("language_model", job, reads, **_training(of, "language_model", batch), **device)
         if batch.name in of.measured:
             add(
                 "measure",
@@ -99,11 +100,6 @@ def _training(of: Reproduction, stage: str, batch: Batch) -> dict[str, Any]:
         "settings": getattr(of.settings, stage)[batch.group].of_training(),
         "runs": [*batch.runs],
         "norm_code": _norm_code(batch),
-        **(
-            {"device": of.device.device, "device_check": of.settings.device_check}
-            if stage == "language_model"
-            else {}
-        ),
     }
 
 

@@ -177,6 +177,6 @@ rule help:
         f"{RUN}/logs/help.log",
     localrule: True
     params:
-        rules=str(REPOSITORY / "workflow/rules/targets.smk"),
+        rules=[str(REPOSITORY / file) for file in ("Snakefile", "workflow/rules/targets.smk")],
     script:
         "../scripts/print_targets.py"

@@ -68,7 +68,7 @@ class GPU(Device):
     name = "cuda"
 
     def __init__(self, on_difference: str = "stop"):
-        self.on_difference, self.notes = on_difference, {}
+        self.on_difference, self.compared = on_difference, ""
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it matrix products are refused
         (torch.zeros(1, device=self.name) + 1).item()
         torch.use_deterministic_algorithms(True)
@@ -81,7 +81,8 @@ class GPU(Device):
     @property
     def description(self) -> str:
         """The name of the GPU and the results of its comparisons with the CPU, as text for the metadata of tables."""
-        return f"cuda ({'; '.join([self.card, *(f'{what}: {how}' for what, how in self.notes.items())])})"
+        how = f"; one batch compared with the CPU: {self.compared}" if self.compared else ""
+        return f"cuda ({self.card}{how})"
 
     @property
     def identity(self) -> str:
@@ -99,22 +100,17 @@ class GPU(Device):
         """
         here, there = derivatives("cpu"), derivatives(self.name)
         log.info("loss %.8g on the CPU, %.8g on the GPU", here.loss, there.loss)
-        self._note(
-            "one batch compared with the CPU",
-            agreement.difference(here, there),
-            f"{title}: the GPU computes other numbers than the CPU",
-        )
-
-    def _note(self, what: str, difference: str | None, fault: str) -> None:
-        """Add the result of the check `what` to the device's description; raise ValueError, or warn, if it failed."""
-        if difference is None:
-            self.notes[what] = f"within {agreement.TOLERANCE:g}"
+        if (difference := agreement.difference(here, there)) is None:
+            self.compared = f"within {agreement.TOLERANCE:g}"
             return
-        line = f"{fault}: {difference}; expected a difference of {agreement.TOLERANCE:g} at most"
+        line = (
+            f"{title}: the GPU computes other numbers than the CPU: {difference}; expected a difference of "
+        )
+        line += f"{agreement.TOLERANCE:g} at most"
         if self.on_difference == "stop":
             raise ValueError(f"{line}. To train all the same: --config device_check=warn")
         warn(line)
-        self.notes[what] = f"more than {agreement.TOLERANCE:g} {APART}"
+        self.compared = f"more than {agreement.TOLERANCE:g} {APART}"
 
 
 def open_device(name: str, on_difference: str = "stop") -> Device:

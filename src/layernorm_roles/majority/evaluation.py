@@ -5,7 +5,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layernorm_roles.majority.gradients import Batch, Loss
+from layernorm_roles.majority.gradients import Batch, compiled_loss
 from layernorm_roles.majority.model import MajorityTransformer
 from layernorm_roles.settings.majority import LOGARITHMIC
 
@@ -28,20 +28,22 @@ def evaluation_steps(every: int | str, steps: int) -> frozenset[int]:
 
 
 @torch.no_grad()
-def evaluate(model: MajorityTransformer, training: Batch, test: Batch, loss_of: Loss) -> dict[str, float]:
+def evaluate(
+    model: MajorityTransformer, training: Batch, test: Batch, class_tokens: Float[Tensor, " classes"]
+) -> dict[str, float]:
     """Evaluate a model of the majority task: a dictionary of columns of the table `majority_metrics`.
 
-    train_loss and test_loss, computed by `loss_of`, are means over all sequences in nats per token. test_accuracy is
-    the share of test tokens at which the model predicts the majority class. query_angle_mean and query_angle_std are of
-    the angle between a query and the line of the ones vector, in degrees, over training tokens. score_std is the
-    standard deviation of attention scores, and attention_share the perplexity of attention divided by the number of
-    keys; both are for a sequence with one token of every class.
+    `class_tokens` are the numbers of training tokens of each class. train_loss and test_loss are means over all
+    sequences, in nats per token. test_accuracy is the share of test tokens at which the model predicts the majority
+    class. query_angle_mean and query_angle_std are of the angle between a query and the line of the ones vector, in
+    degrees, over training tokens. score_std is the standard deviation of attention scores, and attention_share the
+    perplexity of attention divided by the number of keys; both are for a sequence with one token of every class.
     """
     parameters = model.loss_parameters()
-    training_loss, _ = loss_of(parameters, *training)
-    test_loss, right = loss_of(parameters, *test)
+    training_loss, _ = compiled_loss(parameters, *training)
+    test_loss, right = compiled_loss(parameters, *test)
     keys, queries = model.keys_and_queries()
-    mean, std = query_angle(queries, training[0].sum(dim=0, dtype=torch.float64))
+    mean, std = query_angle(queries, class_tokens)
     score_std, attention_share = spread_of_attention(keys, queries)
     return {
         "train_loss": float(training_loss),

@@ -15,10 +15,6 @@ from layernorm_roles.majority.data import Sequences
 from layernorm_roles.majority.model import MajorityTransformer
 from layernorm_roles.majority.parameters import LossParameters
 
-Loss = Callable[[LossParameters, Tensor, Tensor], tuple[float, int]]
-"""Function of parameters and of class counts and labels of sequences; returns the loss in nats per token, and how many
-tokens are predicted correctly."""
-
 Gradient = Callable[[Tensor, Tensor], float]
 """Function of class counts and labels of a batch, made for one model; returns the loss in nats per token, and sets the
 gradient of the model's flat parameter vector."""

@@ -17,7 +17,7 @@ from layernorm_roles.gpu.device import Device
 from layernorm_roles.job import Progress
 from layernorm_roles.majority.data import Sequences, load
 from layernorm_roles.majority.evaluation import evaluate, evaluation_steps, vectors_of
-from layernorm_roles.majority.gradients import as_tensors, compiled_gradient, compiled_loss, flatten
+from layernorm_roles.majority.gradients import as_tensors, compiled_gradient, flatten
 from layernorm_roles.majority.model import MajorityTransformer
 from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken
 from layernorm_roles.plan import Plan
@@ -105,6 +105,7 @@ def train(
     set_gradient = compiled_gradient(model, parameters)
     optimiser = AdamW([parameters], run.base_learning_rate)
     training, test = (as_tensors(data[name]) for name in ("train", "test"))
+    class_tokens = training[0].sum(dim=0, dtype=torch.float64)
 
     state = (checkpoint and checkpoint.load(model, optimiser)) or {"step": 0, "rows": []}
     first, rows = state["step"], state["rows"]
@@ -123,7 +124,7 @@ def train(
         if checkpoint and step > first and (last or step % settings.checkpoint_every == 0):
             checkpoint.save(model, optimiser, {"step": step, "rows": rows})
         if step in evaluated:
-            metrics = evaluate(model, training, test, compiled_loss)
+            metrics = evaluate(model, training, test, class_tokens)
             if not np.isfinite([metrics["train_loss"], metrics["test_loss"]]).all():
                 later = (evaluation for evaluation in evaluated if evaluation >= step)
                 before = rows[-1] if rows else None
