@@ -24,7 +24,7 @@ rule all:
     """The whole reproduction: every table, figure and verdict, and the page that shows them."""
     default_target: True
     input:
-        THIS.ends(),
+        jobs.ends(RUN, JOBS),
         FINISHED,
         f"{RUN}/report.html",
         f"{RUN}/findings.html",

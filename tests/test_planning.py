@@ -10,7 +10,7 @@ import pytest
 import yaml
 from default_settings import ROOT
 
-from layernorm_roles import batches, catalogue, exhibits, files, plan, planning, rooms
+from layernorm_roles import batches, catalogue, exhibits, files, jobs, plan, planning, rooms
 from layernorm_roles.exhibits import Exhibits
 from layernorm_roles.variants import BUILT_IN
 
@@ -29,7 +29,7 @@ def made():
 
 @pytest.fixture(scope="module")
 def smoke(made):
-    return made.plans
+    return jobs.plans(made)
 
 
 def test_a_job_comes_after_those_whose_results_it_reads_and_knows_their_plans(smoke):
@@ -45,7 +45,7 @@ def test_a_job_comes_after_those_whose_results_it_reads_and_knows_their_plans(sm
 
 def test_jobs_have_the_files_and_settings_of_their_stage(made, smoke):
     computing = [job for job, each in smoke.items() if each["stage"] not in EVIDENCE]
-    assert made.benchmarks() == [f"results/smoke/benchmarks/{job}.tsv" for job in computing]
+    assert jobs.benchmarks(made.folder, smoke) == [f"results/smoke/benchmarks/{job}.tsv" for job in computing]
     assert smoke["tables/position_probe"]["settings"] == made.plain["statements"]["placement"]
     assert smoke["tables/key_selectability"]["settings"] == made.plain["language_model"]
     assert {job for job, each in smoke.items() if "kept" in each} == {"draw/verdicts", "page"}
@@ -54,8 +54,8 @@ def test_jobs_have_the_files_and_settings_of_their_stage(made, smoke):
 
 def test_statements_have_as_many_seeds_as_are_asked_and_data_the_seed_of_their_name(smoke):
     asked = SMOKE["statements"]
-    jobs = {"placement/pre": asked["placement"], "placement/post": asked["placement"]}
-    for job, settings in {**jobs, "score_scale": asked["score_scale"]}.items():
+    placed = {"placement/pre": asked["placement"], "placement/post": asked["placement"]}
+    for job, settings in {**placed, "score_scale": asked["score_scale"]}.items():
         for key in {"seeds", "untrained_seeds"} & {*settings}:
             assert smoke[job][key] == [*range(1000, 1000 + settings[key])]
     data = {job: each["seed"] for job, each in smoke.items() if each["stage"] == "majority_data"}
@@ -87,13 +87,13 @@ CHANGES = {
 
 @pytest.mark.parametrize("overlay", CHANGES)
 def test_a_changed_setting_changes_the_plans_of_what_depends_on_it(smoke, overlay):
-    plans = of(planning.merged(SMOKE, yaml.safe_load(overlay))).plans
+    plans = jobs.plans(of(planning.merged(SMOKE, yaml.safe_load(overlay))))
     changed = {job.split("/")[0] for job in plans if job in smoke and plans[job] != smoke[job]}
     assert changed - EVIDENCE == {*CHANGES[overlay].split()} and {"claims", "page", "settings"} <= changed
 
 
 def test_another_first_seed_changes_every_plan(smoke):
-    plans = of(SMOKE | {"first_seed": 9}).plans
+    plans = jobs.plans(of(SMOKE | {"first_seed": 9}))
     same = {job for job in plans if job in smoke and plans[job] == smoke[job]}
     assert same == set(), "each job is seeded or reads what was"
 
@@ -113,7 +113,7 @@ def test_the_code_of_ones_own_norm_is_in_the_plans_of_what_applies_it():
     overlay["majority"] = {"only": ["d8"], "d8": {"seeds": {name: 1, "scale": 1}}}
     gpt = {"seeds": {name: 1, "layernorm": 1}, "runs_per_job": "all"}
     overlay["language_model"] = {"only": ["gpt"], "gpt": gpt}
-    for job, each in of(overlay).plans.items():
+    for job, each in jobs.plans(of(overlay)).items():
         own = job == "random_keys" or each["stage"] in ("language_model", "measure") or name in job
         assert each.get("norm_code", {}).get(name) == (rooms.of_norm(norm) if own else None), job
 
@@ -136,7 +136,7 @@ def test_the_files_of_a_corpus_are_found(tmp_path, monkeypatch):
     found = of({"text": {"words": {"corpus": books, "long": long}, "bytes": {"corpus": corpus}}})
     there = ["books/a.txt", "books/b.txt", "books/deep/d.txt", "c.txt"]
     assert found.corpus_files("words") == there and found.corpus_files("bytes") == []
-    assert found.plans["text/words"]["corpus"] == dict.fromkeys(there, files.sha256_of("books/a.txt"))
+    assert jobs.plans(found)["text/words"]["corpus"] == dict.fromkeys(there, files.sha256_of("books/a.txt"))
     make(tmp_path / "again.txt", "books/a.txt")
     for once_more in ("books/a.*", "again.txt"):
         twice = of({"text": {"words": {"corpus": books | {"paths": ["books/*.txt", once_more]}}}})
@@ -156,7 +156,7 @@ def test_what_is_downloaded_is_named_by_the_jobs_that_read_it():
     sample = {"corpus": {"kind": "wikipedia_sample"}}
     found = of({"language_model": models, "text": {"words": text, "bytes": sample}})
     reads = {"text/words": ["corpus", "long", "sentences"]}
-    for job, each in found.plans.items():
+    for job, each in jobs.plans(found).items():
         names = [name.split("/")[1].split("_")[0] for name in each["made_by"] if name.startswith("download/")]
         assert names == reads.get(job, [*parts] if job.startswith("language_model/bert") else []), job
         if job.startswith("language_model/"):
@@ -375,4 +375,4 @@ def test_language_models_have_the_device_that_auto_means_and_on_a_cpu_twice_the_
         (batch,) = found.training["language_model"].values()
         assert batch.minutes == 5 + math.ceil(600 * second / 60)
         assert found.gpus == int(device == "cuda")
-        assert found.plans["language_model/gpt/all"]["device"] == device
+        assert jobs.plans(found)["language_model/gpt/all"]["device"] == device

@@ -1,19 +1,15 @@
 """Makes the plan of every job of the workflow: the settings, seeds, code and other jobs' results that it depends on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from layernorm_roles import batches, catalogue, exhibits, files, plan, rooms
+from layernorm_roles.batches import Batch
+from layernorm_roles.planning import Reproduction
 from layernorm_roles.settings.reproduction import KEPT
 from layernorm_roles.settings.statements import PLACEMENTS
-
-if TYPE_CHECKING:
-    from layernorm_roles.batches import Batch
-    from layernorm_roles.planning import Reproduction
 
 Plans = dict[str, dict[str, Any]]
 
@@ -47,6 +43,26 @@ def plans(of: Reproduction) -> Plans:
     options = exhibits.command_options(of.settings.name, of.presets)
     planned |= exhibits.plans(of.exhibits, sources, options, kept.verdicts)
     return planned
+
+
+def benchmarks(folder: str, planned: Plans) -> list[str]:
+    """The paths of the files in which Snakemake notes the time and memory of each job that computes results.
+
+    `folder` is the path results/<name> of the reproduction whose plans, by the job's name, are `planned`. Jobs that
+    judge claims or make figures, tables for readers and pages have no such file here.
+    """
+    computing = (job for job, each in planned.items() if each["stage"] not in catalogue.EVIDENCE)
+    return [f"{folder}/benchmarks/{job}.tsv" for job in computing]
+
+
+def ends(folder: str, planned: Plans) -> list[str]:
+    """The paths of the files that mark a reproduction's last jobs as done: the copies of their plans.
+
+    `planned` has the plans of the reproduction in `folder`, by the job's name. The last jobs judge
+    claims, and make figures, tables for readers and pages.
+    """
+    last = (job for job, each in planned.items() if each["stage"] in catalogue.EVIDENCE)
+    return [f"{folder}/origin/{job}.json" for job in last]
 
 
 def _add(planned: Plans, stage: str, job: str, reads: Iterable[str] = (), **parameters: Any) -> None:

@@ -1,4 +1,4 @@
-"""What Snakemake's rules ask about the results of a configuration: settings, jobs, and the paths of files.
+"""What Snakemake's rules ask about the results of a configuration: settings, tables, and the paths of files.
 
 Snakemake imports this module whenever it plans, so neither torch, pandas nor pyarrow is imported here.
 """
@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from layernorm_roles import batches, catalogue, jobs, plan
+from layernorm_roles import batches, catalogue, plan
 from layernorm_roles.batches import Batch
 from layernorm_roles.exhibits import Exhibits
 from layernorm_roles.gpu.choice import Choice, choose
@@ -63,7 +63,7 @@ def refuse_read_only(folder: str | Path, snakefile: str | Path) -> None:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """All that one configuration makes: its jobs, what each job's result depends on, and the files that jobs write."""
+    """All that one configuration makes: the names of its jobs and tables, and the paths of their files."""
 
     settings: Settings
     presets: Path
@@ -116,11 +116,6 @@ class Reproduction:
         return {name: runs for name, runs in measured if runs}
 
     @cached_property
-    def plans(self) -> dict[str, dict[str, Any]]:
-        """The plans of all jobs, by the job's name; a plan is a dictionary of all that the job's result depends on."""
-        return jobs.plans(self)
-
-    @cached_property
     def tables(self) -> tuple[str, ...]:
         """The names of the Parquet tables that this reproduction's jobs write, in the order of `catalogue.TABLES`."""
         return tuple(table for table in catalogue.TABLES if self.jobs_of(table))
@@ -158,22 +153,6 @@ class Reproduction:
     def parts(self, table: str) -> list[str]:
         """The paths of the files that are joined to make the Parquet table `table`, one for each job that writes it."""
         return [f"{self.folder}/runs/{job}/{table}.parquet" for job in self.jobs_of(table)]
-
-    def benchmarks(self) -> list[str]:
-        """The paths of the files in which Snakemake notes the time and memory of each job that computes results.
-
-        Jobs that judge claims or make figures, tables for readers and pages have no such file here.
-        """
-        computing = (job for job, each in self.plans.items() if each["stage"] not in catalogue.EVIDENCE)
-        return [f"{self.folder}/benchmarks/{job}.tsv" for job in computing]
-
-    def ends(self) -> list[str]:
-        """The paths of the files that mark the workflow's last jobs as done: the copies of their plans.
-
-        The last jobs judge claims, and make figures, tables for readers and pages.
-        """
-        last = (job for job, each in self.plans.items() if each["stage"] in catalogue.EVIDENCE)
-        return [f"{self.folder}/origin/{job}.json" for job in last]
 
     def text_files(self, name: str) -> dict[str, str]:
         """The paths of the prepared files of the text called `name`, by what they hold.

@@ -9,6 +9,7 @@ import yaml
 from checkouts import ROOT, TINY_RUNS, Checkout, jobs_of, snakemake
 
 from layernorm_roles import planning
+from layernorm_roles.jobs import plans
 
 GUIDE = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
 PARTS = {
@@ -77,7 +78,7 @@ def test_every_job_reads_what_the_jobs_of_its_plan_make_and_asks_for_what_the_se
     minutes = {
         f"{stage}/{name}": each.minutes for stage, batches in trained for name, each in batches.items()
     }
-    assert {*minutes} < {*jobs} == {*made.plans}, done.stdout
+    assert {*minutes} < {*jobs} == {*plans(made)}, done.stdout
     for job, (rule, facts) in jobs.items():
         plan, *read = (file for file in facts["input"].split(", ") if file.startswith("results/"))
         assert plan == f"results/gpu/plan/{job}.json" and facts["log"] == f"results/gpu/logs/{job}.log"

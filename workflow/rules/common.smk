@@ -30,7 +30,7 @@ if CLONE.is_dir() and not CLONE.samefile(INSTALLED) and modules(CLONE) != module
         f"in an environment of its own: pip install -c constraints.txt -e {REPOSITORY}\n"
     )
 
-from layernorm_roles import exhibits, plan, planning
+from layernorm_roles import exhibits, jobs, plan, planning
 from layernorm_roles.job import search_garbage_rarely
 
 search_garbage_rarely()
@@ -44,7 +44,8 @@ try:
     RUN = THIS.folder
     planning.refuse_read_only(RUN, REPOSITORY / "Snakefile")
     KEPT = exhibits.Exhibits.kept("results/published")
-    PLANS = {THIS.settings.name: THIS.plans}
+    JOBS = jobs.plans(THIS)
+    PLANS = {THIS.settings.name: JOBS}
     if KEPT.tables and os.access(KEPT.folder, os.W_OK):  # it may be another user's
         PLANS[KEPT.name] = exhibits.plans_of_kept(KEPT)
     for NAME in PLANS:

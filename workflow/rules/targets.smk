@@ -143,7 +143,7 @@ rule publish:
     params:
         folder=lambda wildcards: RUN,
         kept=KEPT.folder,
-        plan=THIS.plans["page"]
+        plan=JOBS["page"]
         | {"files": [str(Path(file).relative_to(RUN)) for file in [*FINISHED, f"{RUN}/rules.json"]]},
     script:
         "../scripts/publish.py"

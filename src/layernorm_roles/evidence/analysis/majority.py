@@ -71,9 +71,10 @@ def crossing(step: np.ndarray, value: np.ndarray, level: float, i: int) -> float
 def arrivals(
     metrics: pd.DataFrame, run: Sequence[str], column: str, level: float, for_good: bool = False
 ) -> pd.DataFrame:
-    """Return after how many optimiser steps `column` first is at most `level` in each run, interpolated between rows.
+    """Return after how many optimiser steps each run gets to `level` in `column`, interpolated between its rows.
 
-    With `for_good` it is the step from which on the column stays at or above `level`. The columns `run` identify a run.
+    A column that falls, such as a loss, is there when it first is at most `level`. With `for_good`, for a column that
+    rises, it is there from the step on after which it stays at or above `level`. The columns `run` identify a run.
     The result has these columns, steps (NaN if the level is never reached) and last_step (the last step of the run).
     """
     rows = []
