@@ -399,6 +399,13 @@ def test_no_key_at_all_has_the_exact_interval_of_as_many_keys():
     )
 
 
+def test_undecided_keys_are_counted_of_those_seeds_alone_that_a_variant_has():
+    tables = with_keys(0.7, 0.6, 0.0, 0.0, make=in_heads)
+    keys = tables["key_selectability"]
+    tables["key_selectability"] = keys[(keys.variant != "layernorm_qk") | (keys.seed != 0)]
+    assert verdict_on("heads_qk_norm", **tables)[0] == "holds"
+
+
 COMPARED = {
     "loss_gap": "projection layernorm",
     "size_or_scaling": "projection_grown layernorm_shrunk",

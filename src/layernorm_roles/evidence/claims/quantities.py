@@ -64,7 +64,7 @@ class Measured:
             values = values - less[0] * self._difference(*less[1:])
         values = enough(values.dropna(), names[-1] if names[0] == "layernorm" else names[0])
         estimate, cases = self._mean(values, names[0]), self.cases.get(names[0])
-        worst = self._mean(self.worst[names[0]], names[0]) if names[0] in self.worst else NOTHING
+        worst = self._mean(self.worst[names[0]].dropna(), names[0]) if names[0] in self.worst else NOTHING
         none_or_all = cases is not None and len(names) == 1 and estimate.mean in (0, 100)
         counted = f"{cases if estimate.mean else 0:,} of {cases:,}" if none_or_all else ""
         return Value(estimate, len(values), worst, counted)
