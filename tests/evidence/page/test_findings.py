@@ -14,10 +14,11 @@ from layernorm_roles.evidence.claims.rules import OUR_WORDS, Verdict
 from layernorm_roles.evidence.page import findings
 from layernorm_roles.evidence.tables.verdicts import judged
 
-PLACE = re.compile(r"\{(\w+)(\.control|\.value|\.p)?\}")
+PLACE = re.compile(r"\{(\w+)(\.control|\.value|\.control_value|\.p)?\}")
 COLUMNS = {
     None: ["measured", "ci_low", "ci_high"],
     ".value": ["measured"],
+    ".control_value": ["control_measured"],
     ".control": ["control_measured", "control_low", "control_high"],
     ".p": ["p_holm"],
 }
@@ -98,6 +99,10 @@ def test_what_was_not_measured_or_not_decided_is_named_and_no_headline(lost):
     frame = table(**first_headlines())
     frame.loc[frame.claim == "project_values", lost] = "not tested" if lost == ["verdict"] else np.nan
     decided, undecided = findings.sections(judged(frame))
+    frame.loc[frame.claim == "faster_best_rate", "verdict"] = "not tested"
+    decided, _ = findings.sections(judged(frame))
+    marked = [each for part in decided for each in part["sentences"] if "(undecided)" in each]
+    assert [each[:32] for each in marked] == ["With each norm at its best learni"[:32]]
     assert undecided == ["where the projection costs accuracy"] and len(decided) == len(SECTIONS) - 1
     assert findings.sections({}) == ([], [section["title"] for section in SECTIONS])
 
@@ -116,13 +121,13 @@ def test_every_verdict_that_decides_has_a_headline():
 def test_the_effects_are_a_table_with_the_number_at_best_rates():
     frame, grid = table().set_index("claim"), findings.effects(judged(table())).set_index("effect")
     claims = {
-        "paper's comparison": "faster",
-        "isolating comparison": "faster",
+        "measured": "faster",
+        "its control": "faster",
         "at best rates": "faster_best_rate",
     }
     assert len(grid) == 10
     for cell, claim in claims.items():
-        number = frame.loc[claim, "control_measured" if cell.startswith("isolating") else "measured"]
+        number = frame.loc[claim, "control_measured" if cell == "its control" else "measured"]
         found = re.search(NUMBER, grid.loc["steps without the projection", cell])[0]
         assert float(found) == pytest.approx(number, rel=6e-3)
 

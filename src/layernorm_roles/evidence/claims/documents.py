@@ -186,18 +186,20 @@ def score_exponents(tables: Tables, _: str | None, columns: Sequence[str]) -> Me
 _LOSS = "final training loss, post-norm minus pre-norm, no warm-up"
 _GRADIENT = "decades by which the first layer's gradient changes with depth"
 _ENTROPY = "entropy of attention, per cent of the largest"
+_LARGEST = "largest difference, float64"
+_CHANGE = "change of the output with the batch, or its exponent"
 _MISSED, _RADIUS = "variance that a single map misses", "difference from the radius √n"
 QUANTITIES = {
-    "geometry": Quantity(geometry, columns=("difference from torch*", "layernorm, *")),
-    "sphere": Quantity(geometry, " off", columns=("rmsnorm, *",)),
+    "geometry": Quantity(geometry, "", _LARGEST, ("difference from torch*", "layernorm, *")),
+    "sphere": Quantity(geometry, " off", _LARGEST, ("rmsnorm, *",)),
     "radius": Quantity(radius, " √n", _RADIUS, ("between *", "eps *"), ("CLOSE",)),
     "missed_by_a_single_map": Quantity(missed, " %", _MISSED, ("plain", "residual*", "norm*")),
     "final_loss_gap": Quantity(final_loss_gap, " nats", _LOSS, ("deepest, *", "shallowest, *")),
     "first_gradient_change": Quantity(first_gradient_change, " decades", _GRADIENT, ("with*",)),
-    "positions_named": Quantity(positions, " points", columns=("with *",)),
-    "change_with_the_batch": Quantity(change_with_the_batch, columns=("batchnorm*", "layernorm, *")),
+    "positions_named": Quantity(positions, " points", "accuracy of a probe for the position", ("with *",)),
+    "change_with_the_batch": Quantity(change_with_the_batch, "", _CHANGE, ("batchnorm*", "layernorm, *")),
     "softmax_at_the_largest_d_k": Quantity(softmax, " %", _ENTROPY, ("entropy *",)),
     "softmax_gradient": Quantity(softmax, "", "trace of the softmax's Jacobian", ("gradient *",)),
-    "score_exponents": Quantity(score_exponents, columns=("mean", "standard deviation")),
+    "score_exponents": Quantity(score_exponents, "", "exponent of d_k", ("mean", "standard deviation")),
 }
 """Quantities that claims of other documents can compare, by the names that YAML entries use."""

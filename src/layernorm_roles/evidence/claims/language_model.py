@@ -312,7 +312,7 @@ def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
         beyond = pd.DataFrame({d: own.frame[before + HEAD] - gaussian[d] for d, own in heads.items()})
         points = Value.mean_of(enough(beyond.dropna().mean(axis=1), "every width of heads"))
         words = "heads minus Gaussian keys, mean over widths" + ", before training" * bool(before)
-        rows = [Comparison(words, points, None, "control" if before else "effect", POINTS)]
+        rows = [Comparison(words, points, None, "control" if before else "effect", POINTS, IN_HEADS)]
         for d, own in heads.items():
             value, asked = own.value(before + HEAD), like_gaussian(gaussian[d], zero)
             rows.append(Comparison(f"d_head = {d}", value, asked, "effect", PER_CENT, IN_HEADS, d))
@@ -381,6 +381,6 @@ QUANTITIES = {
     "steps_to_attention": Quantity(steps_to_attention, RATIO, _HALF, thresholds=("TRAINS", "PAIRS")),
     "unselectable_keys": Quantity(partial(unselectable, "long"), PER_CENT, "unselectable keys", _COLUMNS),
     "unselectable_tokens": Quantity(partial(unselectable, "sentences"), PER_CENT, _OF_SENTENCES, _COLUMNS),
-    "sentences": Quantity(with_unselectable, PER_CENT),
+    "sentences": Quantity(with_unselectable, PER_CENT, "sentences with an unselectable key"),
 }
 """Quantities of language models that claims can compare, by the names that YAML entries use."""

@@ -131,12 +131,15 @@ def at_step(
 RANDOM = "a random direction"
 
 
+_ANGLE = "mean angle between queries and the ones vector"
+
+
 def minus(values: pd.DataFrame, high: str, low: str, **fields: Any) -> Comparison:
     """Return the `Comparison` of the column `high` minus the column `low` of `values`, which has a row for each seed.
 
     `fields` are further fields of the `Comparison`. The unit is degrees unless `fields` has another.
     """
-    fields = {"words": f"{high} minus {low}", "unit": "°"} | fields
+    fields = {"words": f"{high} minus {low}", "unit": "°", "statistic": _ANGLE} | fields
     return Comparison(value=Measured(values).value(high, low), **fields)
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 import yaml
 
 from layernorm_roles import files, store
+from layernorm_roles.evidence.claims.rules import Verdict
 from layernorm_roles.evidence.tables.readable import grid
 from layernorm_roles.evidence.tables.typography import MISSING, typeset, with_unit
 from layernorm_roles.evidence.tables.verdicts import Judged, judged
@@ -23,7 +24,7 @@ TEXT = yaml.safe_load((Path(__file__).parent / "findings.yaml").read_text(encodi
 BEGIN, END = "<!-- findings:begin -->", "<!-- findings:end -->"
 """The lines of README.md between which the findings of the kept reproduction stand."""
 
-_PLACE = re.compile(r"\{(\w+)(?:\.(control|value|p))?\}")
+_PLACE = re.compile(r"\{(\w+)(?:\.(control|value|control_value|p))?\}")
 
 
 def sections(claims: Mapping[str, Judged]) -> tuple[list[dict[str, Any]], list[str]]:
@@ -60,8 +61,8 @@ def by_kept_run(claims: Mapping[str, Judged]) -> list[tuple[str, str, Judged]]:
 def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
     """Return the table of effects in findings.html, as texts: each effect is a row of three numbers and a verdict.
 
-    The numbers are from the paper's comparison, the control that isolates the cause, and the comparison at best
-    learning rates. A number that only the kept reproduction has is marked "kept run".
+    The numbers are the claim's own, that of its control, and that at best learning rates. A number that only the kept
+    reproduction has is marked "kept run".
     """
 
     def measured(claim: str | None) -> str:
@@ -76,8 +77,8 @@ def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
     entries = [entry for entry in TEXT["effects"] if entry["claim"] in claims]
     cells = {
         "effect": "{0[effect]}",
-        "paper's comparison": lambda entry: measured(entry["claim"]),
-        "isolating comparison": lambda entry: claims[entry["claim"]].control or MISSING,
+        "measured": lambda entry: measured(entry["claim"]),
+        "its control": lambda entry: claims[entry["claim"]].control or MISSING,
         "at best rates": lambda entry: measured(entry.get("best")),
         "verdict": lambda entry: verdict(claims[entry["claim"]]),
     }
@@ -122,5 +123,7 @@ def _number(judged: Judged | None, part: str | None) -> str:
     """Return what a place in a sentence stands for, see findings.yaml; empty if the claim was not measured."""
     if judged is None:
         return ""
-    value = with_unit(judged.row.measured, judged.claim.unit)
-    return {None: judged.measured, "control": judged.control, "value": value, "p": judged.corrected}[part]
+    row, unit = judged.row, judged.claim.unit
+    values = {"value": with_unit(row.measured, unit), "control_value": with_unit(row.control_measured, unit)}
+    number = {None: judged.measured, "control": judged.control, "p": judged.corrected, **values}[part]
+    return number and number + " (undecided)" * (row.verdict == Verdict.NOT_TESTED)
