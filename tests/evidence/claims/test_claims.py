@@ -64,7 +64,7 @@ def test_an_effect_that_the_correction_leaves_open_makes_no_verdict():
 def of_family(p: dict[str, float], verdict="holds", **options):
     """The row of a claim whose comparisons have these p-values and findings, after a correction to `p_holm`."""
     names = dict.fromkeys(["seen", "bound", "control", "context"], ask("positive"))
-    names["at most"] = ask("no_more_than", 9.0)
+    names |= {"at most": ask("no_more_than", 9.0), "smaller": ask("half_of", 9.0)}
     rows = []
     for i, (name, value) in enumerate(p.items()):
         half = stats.t.ppf(0.975, 9) / stats.t.isf(value / 2, 9)  # of an estimate of 1 from ten values
@@ -79,9 +79,8 @@ def of_family(p: dict[str, float], verdict="holds", **options):
 def test_the_p_of_a_claim_is_the_largest_of_the_effects_that_its_verdict_needs():
     p, row = of_family({"seen": 0.001, "at most": 0.5}, p_holm=0.01, family=9)
     assert p == approx(0.001) and row["verdict"] == "holds"
-    assert of_family({"seen": 0.001, "control": 0.03, "context": 0.04}, p_holm=0.01, family=9)[0] == approx(
-        0.03
-    )
+    for other in ("control", "smaller"):
+        assert of_family({"seen": 0.001, other: 0.03, "context": 0.04}, p_holm=0.01, family=9)[0] == approx(0.03)
     p, row = of_family({"at most": 0.01, "seen": 0.02}, p_holm=0.2, family=9)
     assert p == approx(0.02) and row["verdict"] == "not tested" and row["p_holm"] == 0.2
     p, row = of_family({"at most": 0.3}, p_holm=1.0, family=9)  # it says that there is no effect
