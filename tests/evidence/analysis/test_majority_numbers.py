@@ -53,6 +53,14 @@ def test_a_run_that_is_as_long_as_its_experiment_is_not_lost_beside_a_longer_exp
     assert costs.cost[costs.variant == "layernorm"].between(9, 11).all()
 
 
+def test_a_rate_at_which_all_runs_break_off_has_none_that_ended():
+    whole, broken = run("scale", (0, 2.0), (200, 0.5)), run("scale", (0, 2.0), (100, 0.1))
+    runs = pd.concat([whole, broken.assign(base_learning_rate=0.01)]).assign(test_accuracy=0.9)
+    last = majority.last_rows(runs).set_index("base_learning_rate")
+    assert last.test_loss.to_dict() == {0.001: 0.5, 0.01: np.inf}
+    assert last.test_accuracy.to_dict() == {0.001: 0.9, 0.01: 0.0}
+
+
 ENDS = {0.1: (10, 0.4, 0.7), 0.2: (100, 0.1, 0.8), 0.3: (500, 0.2, 0.9)}
 """By learning rate: the step at which a run has the test loss 0.5, its last test loss and its last accuracy."""
 

@@ -133,6 +133,8 @@ def test_variants_runs_and_views_can_be_chosen(browser, canvas):
         seen.add(picture(browser))
         assert browser.execute_script("return dot(camera().near, ONES)") == pytest.approx(nearness, abs=1e-6)
     assert len(seen) == 6
+    drawn = browser.execute_script("return [shorten([-3 * limit, limit, 0]), shorten([limit, 0, -limit])]")
+    assert [each["hollow"] for each in drawn] == [True, False] and drawn[0]["at"][0] == -drawn[1]["at"][0]
 
 
 # The table of claims, the contents and the terms

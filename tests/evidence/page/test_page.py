@@ -131,6 +131,7 @@ def test_the_table_of_verdicts_has_a_row_for_each_claim_and_every_word_is_counte
     found = [row for row in rows(tree.find(".//table[@class='verdicts']")) if row]
     assert len(found) == len(CLAIMS) and {len(row) for row in found} == {6}
     for row in found:
+        assert ("[2.50, 4.00]" in row[2]) == ("[−0.875, 1.38]" in row[3])
         assert row[-1].endswith("untrained models pass too") == row[-1].startswith("reproduced")
     tally = tree.find(".//ul[@class='tally']")
     counted = {words(item).split(" ", 1)[1]: int(item.find("b").text) for item in tally}
@@ -145,6 +146,18 @@ def test_repeated_claims_stand_below_the_claim_that_they_repeat(tree):
     assert found["faster"] == ["faster_uniform", "faster_best_rate"] and sum(map(len, groups)) == len(CLAIMS)
     assert found["table_1"] == ["table_1_bytes", "table_1_paper_rate"] and found["loss_gap_keys"] == []
     assert found["placement"] == [], "its neighbours make statements of their own"
+    holders = {
+        each: part for part in tree.iter("article") for each in (*part.iter("figure"), *part.iter("details"))
+    }
+    of = {
+        each.get("id").removeprefix("table-"): part.get("id")
+        for each, part in holders.items()
+        if each.get("id")
+    }
+    wanted = {name for claim in CLAIMS if claim.name in found for name in (*claim.figures, *claim.shown)}
+    assert {of[name] for name in wanted & of.keys()} <= {*found}, (
+        "what is folded has no picture that others show"
+    )
     (again, *_) = tree.findall(".//tr[@class='row again']")
     assert words(again.find(".//a")).startswith("… ")
 
