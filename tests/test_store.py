@@ -9,7 +9,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from default_settings import ROOT
 from planned import planned
 
 from layernorm_roles import files, store
@@ -153,27 +152,6 @@ def test_no_file_of_another_job_or_of_a_job_that_is_planned_otherwise_now_is_tak
         with pytest.raises(ValueError, match=r"a\.parquet: a file of another run \(steps = 3, expected 5\)"):
             refuse(plan(), *given)
     assert not out.exists()
-
-
-@pytest.mark.parametrize("script", ["judge_claims", "draw"])
-def test_no_table_of_another_plan_is_judged_or_drawn(script, metrics, tmp_path):
-    """By the scripts of the workflow, which are given what Snakemake gives them."""
-    store.write(metrics, TABLE, tmp_path / "a.parquet", provenance(planned(tmp_path, "a", steps=3), "cpu"))
-    planned(tmp_path, "a", steps=5)
-    planned(tmp_path, script, ["a"], again={}, settings={}, groups=[])
-    program = f"""
-import runpy
-from types import SimpleNamespace
-class Named(dict):
-    __getattr__ = dict.__getitem__
-    __iter__ = lambda self: iter(self.values())
-given = Named(plan="plan/{script}.json", tables=["a.parquet"])
-made = Named(origin="origin/x.json", claims="x/y/claims", comparisons="x/y/comparisons")
-snakemake = SimpleNamespace(log=["log"], input=given, output=made)
-runpy.run_path("{ROOT}/workflow/scripts/{script}.py", dict(snakemake=snakemake))
-"""
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, text=True, capture_output=True)
-    assert done.returncode == 1 and "a.parquet: a file of another run (steps = 3, expected 5)" in done.stderr
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's list of threads")

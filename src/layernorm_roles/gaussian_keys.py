@@ -2,6 +2,7 @@
 
 from functools import cache
 from math import exp, log, pi, sqrt
+from numbers import Integral
 
 import numpy as np
 from scipy.special import betainc, erfcx, log_ndtr, wofz
@@ -17,7 +18,8 @@ _NEGLIGIBLE = 1e-18
 def expected_unselectable(n: int, d: int, causal: bool = False) -> float:
     """The expected number, among n standard Gaussian keys in R^d, of keys in the convex hull of the others.
 
-    With `causal`, a key counts if it is in the convex hull of the keys before it. Raises ValueError if n < 1 or d < 1.
+    With `causal`, a key counts if it is in the convex hull of the keys before it. Raises ValueError unless n and d are
+    whole numbers from 1 on.
 
     A Gaussian point set is, up to an affine map, a random projection of a regular simplex with n vertices to R^d. The
     chance that a vertex is projected into the convex hull of the others, 0 for n <= d+1, is a sum over faces of the
@@ -34,8 +36,8 @@ def expected_unselectable(n: int, d: int, causal: bool = False) -> float:
     >>> round(expected_unselectable(20, 5), 4)
     1.4766
     """
-    if n < 1 or d < 1:
-        raise ValueError(f"n = {n}, d = {d}: expected at least 1")
+    if not (isinstance(n, Integral) and isinstance(d, Integral) and n > 0 and d > 0):
+        raise ValueError(f"n = {n!r}, d = {d!r}: expected whole numbers from 1 on")
     total = 0.0
     for m in range(d + 1, n, 2):
         term = _covering(n, m, causal)

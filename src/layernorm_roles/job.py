@@ -85,10 +85,10 @@ def _end_with(parent: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _end(*_: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a cluster sends more than one, into the exit as well
-    log.error("ended by SIGTERM")
-    sys.exit(128 + signal.SIGTERM)  # an exception, unlike the signal's default: temporary files are removed
+def _end(number: int, _: object) -> None:
+    signal.signal(number, signal.SIG_IGN)  # a cluster sends more than one, into the exit as well
+    log.error("ended by %s", signal.Signals(number).name)
+    sys.exit(128 + number)  # an exception, unlike a signal's default: temporary files are removed
 
 
 @contextmanager
@@ -99,12 +99,14 @@ def job(snakemake: Any) -> Iterator[Plan | None]:
     When the block ends without error, the plan file is copied to the job's origin, which marks the job as done.
 
     A ValueError, an OSError or a lack of memory ends the process with status 1 and one line on standard error; any
-    other error is raised again. The traceback is in the log. At SIGTERM, or when the Snakemake process that started the
-    job is gone, this process ends and leaves nothing half-written.
+    other error is raised again. The traceback is in the log. At SIGTERM and SIGINT, or when the Snakemake process that
+    started the job is gone, this process ends and leaves nothing half-written.
     """
     log_file = snakemake.log[0]
     search_garbage_rarely()
     signal.signal(signal.SIGTERM, _end)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # Ctrl-C, but not in the background
+        signal.signal(signal.SIGINT, _end)
     threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
     Path(log_file).parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(log_file, mode="w")

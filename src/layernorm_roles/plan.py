@@ -127,10 +127,10 @@ def begun(folder: str | Path) -> bool:
     return any(Path(folder, each).exists() for each in RESULTS)
 
 
-def check(folder: str | Path) -> None:
-    """Raise ValueError if a file in `folder`, results/<name>/, is damaged, missing or made from another plan.
+def check(folder: str | Path) -> int:
+    """Return how many planned jobs are not done in `folder`, results/<name>/; raise ValueError if a file is not right.
 
-    The message has a line for each such file, and for each plan file that differs from the copy that its finished job
+    A file is not right if it is damaged, missing or made from another plan. The message has a line for each such file, and for each plan file that differs from the copy that its finished job
     left. ValueError is also raised if the folder has no copy of a plan, since then no job has finished.
     """
     there = sorted(Path(folder, ORIGIN).rglob("*.json"))
@@ -150,6 +150,8 @@ def check(folder: str | Path) -> None:
     if faults:
         files_are = "1 file is" if len(faults) == 1 else f"{len(faults)} files are"
         raise ValueError("\n".join([f"{folder}: {files_are} not as this configuration makes them", *faults]))
+    planned = Path(folder, FOLDER)
+    return len({path.relative_to(planned).as_posix() for path in planned.rglob("*.json")} - {*copies})
 
 
 def _of_other_runs(folder: str | Path, copies: Mapping[str, str | None]) -> Iterator[str]:

@@ -7,11 +7,16 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 from checkouts import ROOT, snakemake
+from planned import planned
 
 import layernorm_roles
+from layernorm_roles import store
+from layernorm_roles.provenance import provenance
+from layernorm_roles.schemas import SCHEMAS
 
 
 def text_of(name):
@@ -125,3 +130,26 @@ def test_a_checkout_that_is_not_installed_has_no_version_and_works(tmp_path):
     code = f"import sys; sys.path = {path}; import layernorm_roles as l; print(l.__version__)"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True)
     assert done.stdout == "unknown\n", done.stderr
+
+
+@pytest.mark.parametrize("script", ["judge_claims", "draw"])
+def test_no_table_of_another_plan_is_judged_or_drawn(script, tmp_path):
+    """By the scripts of the workflow, which are given what Snakemake gives them."""
+    rows = pd.DataFrame({name: [2] for name in SCHEMAS["gaussian_law"].names})
+    origin = provenance(planned(tmp_path, "a", steps=3), "cpu")
+    store.write(rows, "gaussian_law", tmp_path / "a.parquet", origin)
+    planned(tmp_path, "a", steps=5)
+    planned(tmp_path, script, ["a"], again={}, settings={}, groups=[])
+    program = f"""
+import runpy
+from types import SimpleNamespace
+class Named(dict):
+    __getattr__ = dict.__getitem__
+    __iter__ = lambda self: iter(self.values())
+given = Named(plan="plan/{script}.json", tables=["a.parquet"])
+made = Named(origin="origin/x.json", claims="x/y/claims", comparisons="x/y/comparisons")
+snakemake = SimpleNamespace(log=["log"], input=given, output=made)
+runpy.run_path("{ROOT}/workflow/scripts/{script}.py", dict(snakemake=snakemake))
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, text=True, capture_output=True)
+    assert done.returncode == 1 and "a.parquet: a file of another run (steps = 3, expected 5)" in done.stderr

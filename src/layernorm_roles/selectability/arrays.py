@@ -58,7 +58,7 @@ def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
             f"{name} is masked at {where}: expected numbers; leave out the rows that do not count"
         )
     if given.dtype.kind not in "fiu":
-        raise ValueError(f"{name} has dtype {given.dtype}: expected real numbers, float32 or float64")
+        raise ValueError(f"{name} has dtype {given.dtype}: expected real numbers, such as float32 or float64")
     if given.ndim != dimensions:
         raise ValueError(f"{name} has shape {given.shape}: expected {dimensions} dimensions")
     if given.size == 0:
