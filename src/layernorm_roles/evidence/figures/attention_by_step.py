@@ -102,8 +102,7 @@ def dose_response(
 def _marks(axes: Axes, runs: pd.DataFrame, x: str, y: str) -> None:
     """Draw a mark for each run at its columns `x` and `y`; where `y` is NaN it is hollow, above the last step."""
     last, late = runs.last_step.max(), runs[runs[y].isna()]
-    rank = late.groupby(np.log10(late[x]).round(1)).cumcount()
-    height = (1.06 + 0.035 * rank) * last
+    height = last * (1.06 + 0.035 * late.groupby(np.log10(late[x]).round(1)).cumcount())
     for kind, part in runs.groupby("kind"):
         look = DOSES[kind] | dict(ms=5)
         there, never = part.dropna(subset=y), part[part[y].isna()]
