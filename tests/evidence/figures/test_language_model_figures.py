@@ -7,6 +7,7 @@ from reading import bars, curve, labels, name, named
 from recomputed_tables import RECOMPUTED
 
 from layernorm_roles.evidence.analysis.attention_by_step import onsets
+from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures.attention_by_step import DOSES
 from layernorm_roles.gaussian_keys import expected_unselectable
@@ -24,6 +25,19 @@ def test_figure_4_shows_the_paper_s_gap_and_the_loss_of_frequencies(figure, colu
     unigram = [line.get_ydata()[0] for line in losses.lines if len(set(line.get_ydata())) == 1]
     table = world.language_model_metrics().query("model == 'gpt' and step > 0")
     assert unigram == pytest.approx([table.unigram_loss.mean()] if column == "valid_loss" else [])
+
+
+@pytest.mark.parametrize("column", ["train_loss", "valid_loss"])
+def test_at_the_paper_s_rate_differences_have_the_paper_s_and_their_intervals_beside_their_ends(column):
+    axes = world.drawn("figure_4_paper_rate").axes[column == "valid_loss"]
+    ends, colour = reported()["language_model"], BUILT_IN["projection"].colour
+    (diamond,) = named(axes, "paper, projection only")
+    assert diamond.get_ydata()[0] == pytest.approx(ends["projection"][column] - ends["layernorm"][column])
+    runs = world.language_model_metrics().query("model == 'gpt_paper_rate' and step == 400")
+    runs = runs.pivot(index="seed", columns="variant", values=column)
+    _, *interval = Estimate.of((runs.projection - runs.layernorm).dropna())
+    np.testing.assert_allclose(bars(axes, colour), [interval])
+    assert 400 < diamond.get_xdata()[0] < axes.get_xlim()[1]
 
 
 @pytest.mark.parametrize(("away", "words"), [(100, "no attention +"), (-100, "no attention −")])
@@ -140,6 +154,12 @@ def test_dose_and_response_has_a_mark_for_each_run_and_shows_those_that_do_not_g
         assert sorted(never.get_xdata()) == sorted(runs.input_rms[runs.onset.isna()])
         assert all(400 < y < figure.axes[0].get_ylim()[1] for y in never.get_ydata())
     assert sum(len(line.get_xdata()) for line in begins) == len(found)
+    stack = [
+        line.get_xydata()
+        for line in majority
+        if line.get_markerfacecolor() == "none" and len(line.get_xdata())
+    ]
+    assert [len({*y}) for (_, y) in (points.T for points in stack)] == [2], "two runs of one size"
     assert [text.get_text() for text in figure.axes[0].texts] == ["not by step 400"]
     titles = [axes.get_title() for axes in figure.axes]
     assert titles == [f"gpt_paper_rate, {len(found)} runs", "majority task, 7 runs"]

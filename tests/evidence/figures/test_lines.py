@@ -22,12 +22,12 @@ language_model_losses | 0 | @losses | model == 'wide' and step > 0 | valid_loss 
 language_model_losses | 1 | @losses | model == 'wide' and step > 0 | gap in valid_loss | step | variant
 language_model_losses | 2 | @losses | model == 'bert' and step > 0 | valid_loss | step | variant
 language_model_losses | 3 | @losses | model == 'bert' and step > 0 | gap in valid_loss | step | variant
-figure_4_paper_rate | 0 | @losses | @rate | valid_loss | step | variant
+figure_4_paper_rate | 0 | @losses | @rate | gap in train_loss | step | variant
 figure_4_paper_rate | 1 | @losses | @rate | gap in valid_loss | step | variant
 figure_4_paper_rate | 2 | @looks | @rate and @attends | zero_scores_worth | step | variant
 figure_4_paper_rate | 3 | @looks | @rate and @attends | score_deviation | step | variant
-pretrained_projection | 0 | ones_share | @stream | 32 * ones_share | norm | checkpoint
-pretrained_projection | 2 | projection_shift | model == 'minilm' | total_variation | layer | change
+pretrained_projection | 0 | ones_share | @stream | log(32 * ones_share) | norm | checkpoint
+pretrained_projection | 1 | projection_shift | model == 'minilm' | total_variation | layer | change
 statement_geometry | difference from torch | geometry | @at_64 | value | input_norm / 8 | eps_placement, eps
 statement_placement | 2 layers | placement | depth == 2 and @end | train_loss | learning_rate | placement
 statement_placement | 6 layers | placement | depth == 6 and @end | train_loss | learning_rate | placement

@@ -8,6 +8,7 @@ from reading import curve, labels, named
 from recomputed_tables import RECOMPUTED
 from scipy import stats
 
+from layernorm_roles.evidence.analysis.majority import best_rates
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import majority, style
 from layernorm_roles.variants import BUILT_IN
@@ -155,17 +156,22 @@ def test_each_width_and_rate_has_a_row_with_its_runs():
 
 
 @pytest.mark.parametrize("variant", world.MAJORITY["rates"]["seeds"])
-def test_marks_by_rate_are_bounds_diverged_runs_and_the_lowest_final_loss(variant):
+def test_marks_by_rate_are_bounds_diverged_runs_and_the_rates_at_which_claims_judge(variant):
     """A diverged run counts as no accuracy, and hides no other."""
     panels = world.drawn("majority_by_rate").axes
     rows = RECOMPUTED["rates"](world.TABLES).query("variant == @variant").reset_index()
-    best, colour = rows.test_loss == rows.test_loss.min(), style.looks_of([variant])[variant]["color"]
+    runs, colour = metrics("rates", variant=variant), style.looks_of([variant])[variant]["color"]
+    accurate, fast = (
+        rows.base_learning_rate.isin(best_rates(runs, by, 0.5).base_learning_rate)
+        for by in ("accuracy", "speed")
+    )
     late, lost = rows.reached < rows.runs, np.isinf(rows.test_loss)
     for axes, label, column, of_mark in (
         (panels[1], "lower bound", "steps", late), (panels[0], "mean with diverged runs", "test_accuracy", lost),
-        (panels[0], "lowest final", "test_accuracy", best), (panels[1], "lowest final", "steps", best),
+        (panels[0], "best rate", "test_accuracy", accurate), (panels[1], "best rate", "steps", fast),
     ):  # fmt: skip
         marks = [mark.get_xydata()[0] for mark in named(axes, label) if mark.get_markeredgecolor() == colour]
+        marks.sort(key=lambda mark: mark[0])
         places = [nearest([x], world.RATES)[0] for x, _ in marks]
         expected = rows[of_mark].set_index("base_learning_rate")[column]
         assert places == [*expected.index]

@@ -115,14 +115,16 @@ def test_the_forest_has_the_paper_s_claims_in_reported_effects():
 
 
 def test_the_share_along_the_ones_vector_of_our_models_is_in_units_of_a_random_direction():
-    left, middle, right, *other = world.drawn("pretrained_projection").axes
-    assert [axes.get_title() for axes in other] == ["other", "our GPTs", "projection added: other"]
+    left, right, *other, below = world.drawn("pretrained_projection").axes
+    assert [axes.get_title() for axes in (*other, below)] == ["other", "projection added: other", "our GPTs"]
+    assert right.get_ylim() == other[1].get_ylim()
     own = world.language_model_ones_share().query("variant == 'layernorm'")
     checkpoints = ("final", "-"), ("initial", "--")
     for (model, d), (checkpoint, stroke) in product((("gpt", 8), ("wide", 64)), checkpoints):
         of_model = own[(own.model == model) & (own.checkpoint == checkpoint)]
-        line = stroked(middle, curve(middle, f"{model}, d = {d}").get_color(), stroke)
-        np.testing.assert_allclose(line.get_ydata(), d * of_model.groupby("norm").ones_share.mean())
+        line = stroked(below, curve(below, f"{model}, d = {d}").get_color(), stroke)
+        means = np.log(d * of_model.ones_share).groupby(of_model.norm).mean()
+        np.testing.assert_allclose(np.log(line.get_ydata()), means)
     assert {*curve(left, "a random direction").get_ydata()} == {1}
     shifts = world.projection_shift().query("model == 'minilm'")
     moved = shifts.groupby("layer").random_direction.mean()

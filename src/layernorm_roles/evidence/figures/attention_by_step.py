@@ -9,11 +9,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from layernorm_roles.evidence.analysis.attention_by_step import ONSET, dose, onsets
+from layernorm_roles.evidence.analysis.attention_by_step import EARLY, ONSET, dose, onsets
 from layernorm_roles.evidence.analysis.majority import steps_to_reach
 from layernorm_roles.evidence.claims.rules import TEST_LOSS
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.figures.language_model import loss_and_differences
+from layernorm_roles.evidence.figures.language_model import GAP, LOSSES, differences
 from layernorm_roles.variants import BUILT_IN, MATCHED_VARIANT, NO_ATTENTION_VARIANT
 
 COMPARED = ("layernorm", "layernorm_shrunk", "projection", "projection_grown", NO_ATTENTION_VARIANT)
@@ -21,10 +21,10 @@ COMPARED = ("layernorm", "layernorm_shrunk", "projection", "projection_grown", N
 
 
 def paper_rate(metrics: pd.DataFrame, attention: pd.DataFrame, model: str) -> Figure:
-    """Draw validation losses and attention of a language model's variants against the optimiser steps.
+    """Draw losses and attention of a language model's variants against the optimiser steps.
 
-    Panels show losses (nats per token), their differences from LayerNorm's, the loss added by setting all scores to 0,
-    and the standard deviation of scores over keys. `metrics` is the table language_model_metrics, `attention` the table
+    Panels show differences of losses from LayerNorm's (nats per token), the loss added by setting all scores to 0, and
+    the standard deviation of scores over keys. `metrics` is the table language_model_metrics, `attention` the table
     language_model_attention. COMPARED has the variants drawn: with scaling, without it, without attention.
     """
     shown = "model == @model and variant in @COMPARED and step > 0"
@@ -33,15 +33,17 @@ def paper_rate(metrics: pd.DataFrame, attention: pd.DataFrame, model: str) -> Fi
     deviations = of_model.groupby(["variant", "seed", "step"]).score_deviation.mean().dropna().reset_index()
     figure, (above, below) = plt.subplots(2, 2, figsize=(style.PAGE, 5.2), sharex=True)
     looks = style.looks_of(runs.variant)
-    loss_and_differences(above, runs, "valid_loss", looks)
-    above[0].set_title("validation loss")
+    for axes, (column, words) in zip(above, LOSSES.items(), strict=True):
+        differences(axes, runs, column, looks, at_the_end=True)
+        axes.set_title(words)
     style.lines(below[0], worth, "variant", looks, "step", "zero_scores_worth", spread="seeds")
     style.lines(below[1], deviations, "variant", looks, "step", "score_deviation", spread="seeds")
     below[0].set(title="loss that equal attention adds", xlabel="optimiser steps")
+    below[0].set_yscale("symlog", linthresh=1e-3)
     below[0].set_ylabel("loss with all scores 0 − loss\n(nats per token)")
     below[1].set(title="deviation of a query's scores over keys", xlabel="optimiser steps", yscale="log")
     below[1].set_ylabel("standard deviation,\nmean over layers")
-    style.legend_below(figure, style.counted(looks, runs), columns=3)
+    style.legend_below(figure, style.counted(looks, runs), columns=3, further=[GAP])
     return figure
 
 
@@ -85,7 +87,8 @@ def dose_response(
     figure, (panels,) = plt.subplots(1, 1 + (len(learnt) > 0), figsize=size, squeeze=False)
     _marks(panels[0], begun, "input_rms", "onset")
     panels[0].set_title(f"{model}, {style.number_of([len(begun)], 'run')}")
-    panels[0].set_xlabel("root mean square of attention’s input")
+    early = EARLY * begun.steps.max()
+    panels[0].set_xlabel(f"root mean square of the input of Q and K\nat step {early:,.0f}")
     panels[0].set_ylabel(f"first step at which equal attention\nadds {ONSET:g} nats per token")
     for axes in panels[1:]:
         _marks(axes, learnt, "place", "steps")
@@ -98,15 +101,16 @@ def dose_response(
 
 def _marks(axes: Axes, runs: pd.DataFrame, x: str, y: str) -> None:
     """Draw a mark for each run at its columns `x` and `y`; where `y` is NaN it is hollow, above the last step."""
-    last = runs.last_step.max()
+    last, late = runs.last_step.max(), runs[runs[y].isna()]
+    height = last * (1.06 + 0.035 * late.groupby(np.log10(late[x]).round(1)).cumcount())
     for kind, part in runs.groupby("kind"):
-        look = DOSES[kind] | dict(ms=5, alpha=0.7)
+        look = DOSES[kind] | dict(ms=5)
         there, never = part.dropna(subset=y), part[part[y].isna()]
-        axes.plot(there[x], there[y], **look)
-        axes.plot(never[x], np.full(len(never), 1.06 * last), mfc="none", **look)
+        axes.plot(there[x], there[y], alpha=0.5, **look)
+        axes.plot(never[x], height[never.index], mfc="none", **look)
     axes.axhline(1.02 * last, color=style.GREY, lw=0.6, ls=":")
     place = dict(xy=(1, 1.015 * last), xycoords=("axes fraction", "data"), ha="right", va="top")
     axes.annotate(f"not by step {int(last):,}", fontsize=7, color=style.GREY, **place)
-    axes.set(xscale="log", ylim=(0, 1.1 * last))
+    axes.set(xscale="log", ylim=(0, max([1.06 * last, *height]) + 0.04 * last))
     axes.set_yticks([tick for tick in axes.get_yticks() if tick <= last])
     axes.yaxis.set_major_formatter("{x:,.0f}")

@@ -27,8 +27,8 @@ SITES = {
 RIVALS = {False: "all keys of the context", True: "the keys before them alone"}
 """What titles call the rivals of a key, by whether these are only the keys before it."""
 
-SHARES = dict(zip(FRACTIONS, (style.BLUE, style.ORANGE, "#7F7F7F"), strict=True))
-SIZES = (style.BLUE, style.VERMILION, style.GREEN, style.PURPLE)
+SHARES = dict(zip(FRACTIONS, (style.GREEN, style.PURPLE, "#7F7F7F"), strict=True))
+SIZES = (style.BLUE, style.VERMILION, style.ORANGE, "#56B4E9")
 """Colours for the shares of a query's attention that a key may get, and for lengths of contexts, the shortest first."""
 
 GAUSSIAN = dict(label="as many Gaussian keys, exactly", color="#808080", lw=0.9, ls="--")
@@ -111,7 +111,7 @@ def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
     above[0].set_ylabel("unselectable keys (%)")
     below[0].set_ylabel("keys that can get it (%)")
     title = f"means over {style.number_of([*shares.seeds, *reach.seeds], 'seed')}"
-    style.legend_below(figure, entries, columns=3, title=title)
+    style.legend_below(figure, entries, columns=4, title=title)
     return figure
 
 

@@ -1,6 +1,6 @@
 """Losses of the language models against the optimiser steps (the paper's Figure 4)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -40,14 +40,6 @@ def paper_losses(metrics: pd.DataFrame, column: str) -> Figure:
     difference that the paper reports is marked. The paper's losses are not: they are of another tokenizer and text.
     """
     figure, entries = _rows(metrics, [PAPER_MODEL], column)
-    runs, axes = metrics[metrics.model == PAPER_MODEL], figure.axes[1]
-    if set(PAPER_SCALING) <= set(runs.variant):
-        ends, last = reported()["language_model"], runs.step.max()
-        gap = ends[WITHOUT][column] - ends[BASE][column]
-        axes.plot(1.04 * last, gap, clip_on=False, zorder=5, **GAP)
-        axes.set(xlim=(0, 1.06 * last))
-        low, high = axes.get_ylim()
-        axes.set_ylim(min(low, gap - 0.01), max(high, gap + 0.01))
     style.legend_below(figure, entries, columns=3, further=[UNIGRAM, GAP])
     return figure
 
@@ -66,15 +58,18 @@ def losses(metrics: pd.DataFrame) -> Figure:
 
 
 def _rows(metrics: pd.DataFrame, models: Sequence[str], column: str) -> tuple[Figure, list]:
-    """Draw `loss_and_differences` in a row for each model; return the figure and the legend's entries of variants."""
+    """Draw a loss and `differences` in a row for each model; return the figure and the legend's entries of variants."""
     trained = metrics[metrics.model.isin(models) & (metrics.step > 0)]
     size = (style.PAGE, 2.35 * len(models) + 0.7)
     figure, panels = plt.subplots(len(models), 2, figsize=size, squeeze=False)
     looks = style.looks_of(trained.variant)
     for row, model in zip(panels, models, strict=True):
         runs = trained[trained.model == model]
-        loss_and_differences(row, runs, column, looks)
-        row[0].set_title(f"{model}: {LOSSES[column]}")
+        style.lines(row[0], runs, "variant", looks, "step", column, spread="seeds")
+        row[0].set(title=f"{model}: {LOSSES[column]}", ylabel=f"{LOSSES[column]}\n(nats per token)")
+        row[0].set_xlim(0, runs.step.max())
+        row[0].xaxis.set_major_formatter("{x:,.0f}")
+        differences(row[1], runs, column, looks)
         if column == "valid_loss" and runs.unigram_loss.notna().any():
             row[0].axhline(runs.unigram_loss.mean(), zorder=0, **UNIGRAM)
     for axes in panels[-1]:
@@ -82,37 +77,45 @@ def _rows(metrics: pd.DataFrame, models: Sequence[str], column: str) -> tuple[Fi
     return figure, style.counted(looks, trained)
 
 
-def loss_and_differences(panels: Iterable[Axes], runs: pd.DataFrame, column: str, looks: style.Looks) -> None:
-    """Draw a loss against the steps in the first of two panels, and its difference from LayerNorm's in the second.
+def differences(
+    axes: Axes, runs: pd.DataFrame, column: str, looks: style.Looks, at_the_end: bool = False
+) -> None:
+    """Draw the difference of a loss from LayerNorm's against the steps.
 
     `runs` are rows of table language_model_metrics on one model, `column` the loss in nats per token. Differences are
     between runs with equal seeds. Their axis fits the second half of training; a variant that ends beyond it is named
-    there, with its difference at the last step. Without runs of LayerNorm the second panel is empty.
+    there, with its difference at the last step. With `at_the_end` the spread over seeds is shown for the last step
+    alone, beyond it. There the paper's models (SHOWN_ALONE) have the reported difference. Without runs of LayerNorm the
+    panel is empty.
     """
-    left, right = panels
-    last = runs.step.max()
-    style.lines(left, runs, "variant", looks, "step", column, spread="seeds")
-    left.set(ylabel=f"{LOSSES[column]}\n(nats per token)")
-    for axes in (left, right):
-        axes.set_xlim(0, last)
-        axes.xaxis.set_major_formatter("{x:,.0f}")
     if BASE not in set(runs.variant):
-        right.set_axis_off()
+        axes.set_axis_off()
         return
-    gaps = style.differences(runs, BASE, column, "step", "seed")
-    style.lines(right, gaps, "variant", looks, "step", "difference", spread="seeds")
-    right.axhline(0, color=BUILT_IN[BASE].colour, lw=1.4, zorder=0)
+    gaps, last = style.differences(runs, BASE, column, "step", "seed"), runs.step.max()
+    drawn = dict(hue="variant", x="step", y="difference")
+    style.lines(axes, gaps, looks=looks, spread="none" if at_the_end else "seeds", **drawn)
+    axes.axhline(0, color=BUILT_IN[BASE].colour, lw=1.4, zorder=0)
     late = gaps[(gaps.step >= last / 2) & np.isfinite(gaps.difference)]
     bare = late.variant == NO_ATTENTION_VARIANT
     inside = [0.0, *late.difference[~bare]]
     inside += [gap for gap in late.difference[bare] if abs(gap) <= FARTHEST * np.abs(inside).max()]
     margin = 0.1 * np.ptp(inside) + 0.005
     low, high = min(inside) - margin, max(inside) + margin
-    ends = gaps[gaps.step == last].groupby("variant").difference.mean()
+    at_last = gaps[gaps.step == last]
+    ends = at_last.groupby("variant").difference.mean()
     for number, (name, end) in enumerate(ends[(ends <= low) | (ends >= high)].items()):
         text = f"{looks[name]['label']} {end:+.2f} {'↑' if end > 0 else '↓'}".replace("-", "−")
         place = dict(xycoords="axes fraction", ha="right", va="top", fontsize=7)
         place["bbox"] = dict(facecolor="white", edgecolor="none", pad=1)
-        right.annotate(text, (0.98, 0.98 - 0.1 * number), color=looks[name]["color"], **place)
-    right.set(title="difference from LayerNorm, equal seeds", ylabel="loss − LayerNorm's\n(nats per token)")
-    right.set_ylim(low, high)
+        axes.annotate(text, (0.98, 0.98 - 0.1 * number), color=looks[name]["color"], **place)
+    axes.set(title="difference from LayerNorm, equal seeds", ylabel="loss − LayerNorm's\n(nats per token)")
+    axes.set(xlim=(0, last), ylim=(low, high))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    if {*PAPER_SCALING} <= {*runs.variant} and {*runs.model} <= {*SHOWN_ALONE}:
+        gap = np.subtract(*(reported()["language_model"][name][column] for name in (WITHOUT, BASE)))
+        axes.plot(1.04 * last, gap, clip_on=False, zorder=5, **GAP)
+        axes.set(xlim=(0, 1.06 * last), ylim=(min(low, gap - 0.01), max(high, gap + 0.01)))
+    if at_the_end:
+        marks = style.apart(style.each(looks, marker="o", ms=3), 1.02)
+        style.lines(axes, at_last.assign(step=1.11 * last), looks=marks, spread="bars", **drawn)
+        axes.set_xlim(0, 1.18 * last)

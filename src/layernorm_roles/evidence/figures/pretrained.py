@@ -20,8 +20,10 @@ GETS = dict(label="gets, from the queries of its text", color="#9A9A9A", alpha=0
 """Looks of the lines for the most attention that keys can get, as the model uses them and made without the norm, and of
 the bars for the most that they do get from the queries of their text."""
 
-TRAINED = {True: dict(label="trained", ls="-"), False: dict(label="untrained", ls="--")}
-TRAINED = style.each(TRAINED, color=style.BLUE, marker="o", ms=2.5, lw=1.1)
+TRAINED = {
+    True: dict(label="trained", color=style.BLUE, ls="-", lw=1.1),
+    False: dict(label="untrained", color=style.VERMILION, ls="--", lw=1.1),
+}
 RANDOM = dict(label="a random direction", color="black", ls=":", lw=1.0)
 """Looks of a trained model, of a network of its architecture with freshly drawn weights, and of lines that are of a
 random direction in place of the ones vector."""
@@ -68,8 +70,9 @@ def reached(ceilings: pd.DataFrame) -> Figure:
 def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> Figure:
     """Draw the share of norms' inputs along the ones vector, and how far attention moves if projection is toggled.
 
-    Each pretrained model has a row of panels. `ones` is the table ones_share; `shifts` is the table projection_shift,
-    on projections left out or added; `own` is the table language_model_ones_share, of which LayerNorm runs are drawn.
+    Each pretrained model has a row of panels; below is one of our own GPTs. `ones` is the table ones_share; `shifts` is
+    the table projection_shift, on projections left out or added; `own` is the table language_model_ones_share, of which
+    LayerNorm runs are drawn.
     """
     several = own.groupby("model").variant.transform("nunique") > 1
     own = ones_ratios(own[several & (own.variant == "layernorm")])
@@ -78,26 +81,31 @@ def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> F
     tones = plt.get_cmap("viridis")(np.linspace(0.05, 0.8, len(sizes)))
     colours = dict(zip(sizes.index, map(to_hex, tones), strict=True))
     models = [*dict.fromkeys(shifts.model)]
-    figure, grid = plt.subplots(len(models), 3, figsize=(style.PAGE, 0.35 + 2.2 * len(models)), squeeze=False)
-    for (left, middle, right), model in zip(grid, models, strict=True):
+    figure, grid = plt.subplots(len(models) + 1, 2, figsize=(style.PAGE, 2.5 + 2.1 * len(models)))
+    below, moves = grid[-1, 0], grid[:-1, 1]
+    below.set_subplotspec(below.get_gridspec()[-1, :])
+    grid[-1, 1].remove()
+    for (left, right), model in zip(grid[:-1], models, strict=True):
         ratios = ones_ratios(ones[ones.model == model])
         ratios = ratios.assign(trained=ratios.checkpoint != "random")
-        style.lines(left, ratios, "trained", TRAINED, "norm", "ratio")
-        for name, colour in colours.items():
-            looks = style.each(TRAINED, color=colour)
-            style.lines(middle, own[own.model == name], "trained", looks, "norm", "ratio")
-        for axes in (left, middle):
-            axes.axhline(1, **RANDOM)
-            axes.set(xlabel="norm, in the model's order")
-        style.logarithmic(left, middle)
-        left.set(ylabel="share along the ones vector,\ntimes a random direction's", title=model)
-        middle.set(title="our GPTs")
+        style.lines(left, ratios, "trained", TRAINED, "norm", "ratio", geometric=True)
+        left.set_title(model)
         moved = shifts[shifts.model == model]
         for column, look in {"total_variation": TRAINED[True], "random_direction": RANDOM}.items():
             heads = moved.groupby(["layer", "context"], as_index=False)[column].mean()
             style.line(right, heads, "layer", column, **look)
         right.set(xlabel="layer", ylabel="attention that moves")
-        right.set(title=f"projection {moved.change.iloc[0]}: {model}", ylim=(0, None))
+        right.set_title(f"projection {moved.change.iloc[0]}: {model}")
+    plt.setp(moves, ylim=(0, 1.1 * style.heights(*moves).max()))
+    for name, colour in colours.items():
+        looks = style.each(TRAINED, color=colour)
+        style.lines(below, own[own.model == name], "trained", looks, "norm", "ratio", geometric=True)
+    below.set_title("our GPTs")
+    for axes in (*grid[:-1, 0], below):
+        axes.axhline(1, **RANDOM)
+        axes.set(xlabel="norm, in the model's order")
+        axes.set_ylabel("share along the ones vector,\ntimes a random direction's")
+        style.logarithmic(axes)
     entries = [*style.each(TRAINED, color=style.GREY).values(), RANDOM]
     for name, colour in colours.items():
         entries.append(TRAINED[True] | dict(label=f"{name}, d = {sizes[name]}", color=colour))

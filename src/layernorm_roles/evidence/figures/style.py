@@ -134,17 +134,17 @@ def line(
     table: pd.DataFrame,
     x: str,
     y: str,
-    spread: Literal["band", "range", "bars", "seeds"] = "band",
+    spread: Literal["band", "range", "bars", "seeds", "none"] = "band",
     geometric: bool = False,
     shift: float = 1.0,
     **look,
 ) -> pd.DataFrame:
     """Draw the mean of column `y` against column `x` with its spread; return the table from the function `means`.
 
-    `spread` is "band" or (vertical) "bars" for 95 % intervals, or "range" for a band from the smallest to the largest
-    value. "seeds" is a band if there are 5 or more seeds, otherwise a thin line for each seed; `table` then has to have
-    one row for each seed and x. All x, also those returned, are multiplied by `shift`. With `geometric`, means and
-    intervals are of logarithms. `look` has options of `Axes.plot`, color among them.
+    `spread` is "band" or (vertical) "bars" for 95 % intervals, "none", or "range" for a band from the smallest to the
+    largest value. "seeds" is a band if there are 5 or more seeds, otherwise a thin line for each seed; `table` then has
+    to have one row for each seed and x. All x, also those returned, are multiplied by `shift`. With `geometric`, means
+    and intervals are of logarithms. `look` has options of `Axes.plot`, color among them.
     """
     curve = means(table, x, y, geometric, whole=spread == "range")
     curve.index *= shift
@@ -154,7 +154,7 @@ def line(
     elif spread == "bars":
         some = curve[np.isfinite(curve.low)]
         axes.vlines(some.index, some.low, some.high, color=look["color"], linewidth=1.0, alpha=0.6)
-    else:
+    elif spread != "none":
         axes.fill_between(curve.index, curve.low, curve.high, color=look["color"], alpha=0.2, linewidth=0)
     axes.plot(curve.index, curve["mean"], **look)
     return curve
@@ -212,20 +212,19 @@ def accuracies(*panels: Axes) -> None:
         axes.set_ylim(*(1 - np.exp(-end) for end in (low, high)))
 
 
-def logarithmic(*panels: Axes) -> None:
-    """Make the y axes of `panels` logarithmic, with plain numbers and common limits that fit all lines drawn so far.
+def logarithmic(axes: Axes) -> None:
+    """Make the y axis of `axes` logarithmic, with plain numbers and limits that fit all lines drawn so far.
 
     At least one line must have a value above 0.
     """
-    there = heights(*panels)
+    there = heights(axes)
     there = there[there > 0]
-    for axes in panels:
-        axes.set_yscale("log")
-        if there.max() < 200 * there.min():
-            axes.set_yticks([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5])
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.yaxis.set_minor_formatter(NullFormatter())
-        axes.set_ylim(0.9 * there.min(), 1.1 * there.max())
+    axes.set_yscale("log")
+    if there.max() < 200 * there.min():
+        axes.set_yticks([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5])
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylim(0.9 * there.min(), 1.1 * there.max())
 
 
 def ticks_at(axes: Axes, values: Iterable[SupportsFloat]) -> None:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure, FigureBase
 from layernorm_roles.evidence.analysis.estimate import Estimate, two_by_two
 from layernorm_roles.evidence.analysis.majority import (
     SIZE_AND_PROJECTION,
+    best_rates,
     early_and_last,
     last_rows,
     of_single_points,
@@ -121,7 +122,7 @@ def by_d_model(metrics: pd.DataFrame) -> Figure:
     figure, grid = plt.subplots(len(rows), columns, figsize=size, squeeze=False)
     for row, ((experiment, rate), runs) in zip(grid, rows, strict=True):
         ends = last_rows(runs)
-        lines = dict(hue="variant", looks=style.apart(looks, 1.03), x="d_model", spread="bars")
+        lines = dict(hue="variant", looks=style.apart(looks, 1.01), x="d_model", spread="bars")
         style.lines(row[0], ends, y="test_accuracy", **lines)
         style.accuracies(row[0])
         row[0].set(ylabel=style.ACCURACY, title=f"{experiment}, learning rate {rate:g}")
@@ -147,11 +148,11 @@ def _with_several(metrics: pd.DataFrame, setting: str) -> pd.DataFrame:
 # Learning rates
 
 _OPEN = dict(mec=style.GREY, mfc="white", mew=1.0, ls="")
-BEST = dict(label="lowest final test loss", mec=style.GREY, marker="o", ms=9, mfc="none", mew=1.1, ls="")
+BEST = dict(label="best rate for other seeds", mec=style.GREY, marker="o", ms=9, mfc="none", mew=1.1, ls="")
 BOUND = dict(label="lower bound", marker="^", ms=5, **_OPEN)
 DIVERGED = dict(label="mean with diverged runs, each 0", marker="X", ms=6, **_OPEN)
-"""Looks of three marks: the ring around a best rate, a mean of steps of which some runs ended too early, and a mean
-accuracy with diverged runs. In the axes their edges have the colour of their variant."""
+"""Looks of three marks: the ring around a rate at which runs are judged, a mean of steps of which some runs ended too
+early, and a mean accuracy with diverged runs. In the axes their edges have the colour of their variant."""
 
 
 def by_rate(metrics: pd.DataFrame) -> Figure:
@@ -194,10 +195,10 @@ def _rates(left: Axes, right: Axes, runs: pd.DataFrame, look: style.Look) -> Non
         style.line(right, complete, rate, "steps", spread="bars", geometric=True, **look)
     accuracy = style.means(ends, rate, "test_accuracy")
     steps = style.means(arrivals, rate, "steps", geometric=True)
-    best = [float(ends.groupby(rate).test_loss.mean().idxmin())]
+    most_accurate, fastest = (best_rates(runs, by, TEST_LOSS)[rate].unique() for by in ("accuracy", "speed"))
     marked = [
-        (BEST, left, accuracy.loc[best]),
-        (BEST, right, steps.loc[best]),
+        (BEST, left, accuracy.loc[most_accurate]),
+        (BEST, right, steps.loc[fastest]),
         (DIVERGED, left, accuracy.loc[sorted({*ends[rate][np.isinf(ends.test_loss)]})]),
         (BOUND, right, steps.loc[sorted({*late})]),
     ]
