@@ -98,16 +98,20 @@ def test_a_fault_is_named_by_its_key_unless_it_is_that_of_a_file():
 WAITS = script("print('ready', flush=True)\ntime.sleep(100)")
 
 
-def test_sigterm_ends_a_job_that_leaves_nothing_half_written(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_job_that_leaves_nothing_half_written_and_no_traceback(tmp_path, number):
     command = [sys.executable, "-c", WAITS]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=tmp_path, **pipes) as process:
         try:
             assert process.stdout.readline() == "ready\n" and list(tmp_path.glob("held_*"))
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(PATIENCE) == 128 + signal.SIGTERM
+            process.send_signal(number)
+            assert process.communicate(timeout=PATIENCE)[1] == "" and process.returncode == 128 + number
         finally:
             process.kill()
-    assert not list(tmp_path.glob("held_*")) and "ended by SIGTERM" in (tmp_path / "log.txt").read_text()
+    assert (
+        not list(tmp_path.glob("held_*")) and f"ended by {number.name}" in (tmp_path / "log.txt").read_text()
+    )
 
 
 def test_an_orphan_ends_and_leaves_nothing_half_written(tmp_path):

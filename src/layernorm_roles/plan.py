@@ -130,8 +130,9 @@ def begun(folder: str | Path) -> bool:
 def check(folder: str | Path) -> int:
     """Return how many planned jobs are not done in `folder`, results/<name>/; raise ValueError if a file is not right.
 
-    A file is not right if it is damaged, missing or made from another plan. The message has a line for each such file, and for each plan file that differs from the copy that its finished job
-    left. ValueError is also raised if the folder has no copy of a plan, since then no job has finished.
+    A file is not right if it is damaged, missing or made from another plan. The message has a line for each such file,
+    and for each plan file that differs from the copy that its finished job left. ValueError is also raised if the
+    folder has no copy of a plan, since then no job has finished.
     """
     there = sorted(Path(folder, ORIGIN).rglob("*.json"))
     copies = {path.relative_to(Path(folder, ORIGIN)).as_posix(): _text(path) for path in there}
