@@ -14,7 +14,7 @@ from checkouts import ROOT, snakemake
 from planned import planned
 
 import layernorm_roles
-from layernorm_roles import store
+from layernorm_roles import batches, planning, store
 from layernorm_roles.provenance import provenance
 from layernorm_roles.schemas import SCHEMAS
 
@@ -153,3 +153,26 @@ runpy.run_path("{ROOT}/workflow/scripts/{script}.py", dict(snakemake=snakemake))
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, text=True, capture_output=True)
     assert done.returncode == 1 and "a.parquet: a file of another run (steps = 3, expected 5)" in done.stderr
+
+
+def test_what_is_asked_again_differs_from_the_kept_run_in_its_seeds_alone():
+    overlays = (yaml.safe_load(text_of(f"workflow/presets/{name}.yaml")) for name in ("published", "again"))
+    kept, again = (planning.configured(ROOT / "config.yaml", overlay) for overlay in overlays)
+    for stage in batches.GROUPS:
+        before, now = (
+            {name: each.model_dump() for name, each in getattr(of, stage).items()} for of in (kept, again)
+        )
+        assert now, stage
+        for name, entry in now.items():
+            differs = {key for key, value in entry.items() if value != before[name][key]}
+            assert differs <= {"seeds", "ceiling_seeds", "runs_per_job"}, (name, differs)
+    used, new = (
+        {
+            seed
+            for stage in batches.GROUPS
+            for batch in batches.batches(of, stage, "cpu").values()
+            for seed in batch.seeds
+        }
+        for of in (kept, again)
+    )
+    assert used and new and used.isdisjoint(new)
