@@ -136,6 +136,21 @@ def test_what_is_asked_again_gets_the_verdict_of_its_own_runs_and_rules_and_noth
     assert store.read_provenance(out[0])["git_commit"] == "1st, 2nd"
 
 
+def test_a_claim_that_stays_undecided_has_the_numbers_of_both_runs():
+    runs = [worlds.losses(0.05, seeds=n, worth=w) for n, w in ((3, 0.051), (4, 0.052))]
+    first, second = (claims.judge({"language_model_metrics": table}) for table in runs)
+    before, after = (
+        table.set_index("claim") for table in (first[0], claims.asked_again(first, second, 7000)[0])
+    )
+    row, told = second[0].set_index("claim").loc["attention_worth"], after.loc["attention_worth"]
+    assert (
+        before.verdict["attention_worth"] == row.verdict == told.verdict == "not tested" and row.n_seeds == 4
+    )
+    says = f"Asked again, on seeds from 7,000 on, it stays undecided: {row.measured:.3g} [{row.ci_low:.3g}, "
+    assert told.reason.endswith(f"{says}{row.ci_high:.3g}], 4 runs.") and told.measured != row.measured
+    assert after.reason["faster"] == before.reason["faster"], "neither has such runs"
+
+
 def test_the_kept_run_vouches_for_the_claims_whose_words_and_numbers_it_began_with():
     """A threshold, a word or a setting that changes by mistake is noticed; if on purpose, the kept tables are old."""
     at_start = preregistration.read_rules(KEPT / "rules.json")

@@ -18,7 +18,7 @@ from layernorm_roles import files, store
 from layernorm_roles.evidence.analysis.estimate import holm
 from layernorm_roles.evidence.claims import preregistration
 from layernorm_roles.evidence.claims.claim import Claim, claims
-from layernorm_roles.evidence.claims.comparison import RATIO, Tables
+from layernorm_roles.evidence.claims.comparison import RATIO, Tables, sentences
 from layernorm_roles.evidence.claims.rules import Verdict
 from layernorm_roles.provenance import joined
 from layernorm_roles.schemas import SCHEMAS
@@ -95,11 +95,12 @@ def asked_again(first: Judged, second: Judged, first_seed: int) -> Judged:
     """Return the tables `first`, with the rows of `second` for claims that only `second` gives a verdict on.
 
     `first` and `second` are the tables claims and comparisons of two reproductions; "not tested" counts as no verdict.
-    The column setting of the rows from `second` says that its seeds begin with `first_seed`.
+    The column setting of the rows from `second` says that its seeds begin with `first_seed`. Where neither gives a
+    verdict, the column reason of the row from `first` has what `second` measured.
     """
-    verdicts = second[0].set_index("claim").verdict
+    later = second[0].set_index("claim")
     undecided = first[0].claim[first[0].verdict == Verdict.NOT_TESTED]
-    chosen = {name for name in undecided if verdicts[name] != Verdict.NOT_TESTED}
+    chosen = {name for name in undecided if later.verdict[name] != Verdict.NOT_TESTED}
     order = {claim.name: place for place, claim in enumerate(CLAIMS)}
 
     def merged(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
@@ -108,7 +109,17 @@ def asked_again(first: Judged, second: Judged, first_seed: int) -> Judged:
 
     said = f" Asked again, on seeds from {first_seed:,} on, because runs on other seeds left it undecided."
     rows = second[0].assign(setting=second[0].setting + said)
-    return merged(first[0], rows), merged(first[1], second[1])
+
+    def still(row: Any) -> str:
+        if row.claim in {*undecided} - chosen and (other := later.loc[row.claim]).n_seeds:
+            found = f"{other.measured:.3g} [{other.ci_low:.3g}, {other.ci_high:.3g}], {other.n_seeds} runs"
+            return sentences(
+                row.reason, f"Asked again, on seeds from {first_seed:,} on, it stays undecided: {found}."
+            )
+        return row.reason
+
+    told = first[0].assign(reason=[still(row) for row in first[0].itertuples()])
+    return merged(told, rows), merged(first[1], second[1])
 
 
 def on_common_scale(claims: pd.DataFrame) -> pd.DataFrame:
