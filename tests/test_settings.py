@@ -109,7 +109,6 @@ def test_a_spoilt_value_is_refused_with_the_name_of_its_key(key):
 REFUSED = """
 majority: {d8: {majority_gap: 49}} -> majority.d8.majority_gap = 49: expected at most sequence_length - 2 = 48
 majority: {d8: {steps: 200000}} -> majority.d8.steps = 200000: expected at most schedule_steps
-majority: {d8: {labellings: 1}} -> each of the 69,413 admissible partitions
 majority: {d8: {evaluate_every: linear}} -> majority.d8.evaluate_every = 'linear': Input should be a valid integer
 majority: {d8: {seeds: {layer_norm: 3}}} -> majority.d8.seeds = 'layer_norm': expected one of layernorm
 norms: {mine: 'no:Norm'}, majority: {d8: {seeds: {mine: 1}}} -> norms.mine: norm 'no:Norm' cannot be imported
@@ -120,7 +119,7 @@ language_model: {bert: {context_length: 128}} -> text.words.sentences.longest = 
 statements: {placement: {text: letters}} -> statements.placement.text = 'letters': expected one of words, bytes
 language_model: {gpt: {architecture: lstm}} -> language_model.gpt.architecture = 'lstm': expected one of 'gpt', 'bert'
 norms: {no_attention: 'a:B'} -> norms.no_attention = 'a:B': expected another name: this one is built in
-text: {words: {split: {training: 0.9}}} -> expected shares that add up to 1
+text: {words: {split: {training: 0.69999}}} -> expected shares that add up to 1
 text: {words: {split: {training: 0.9, held_out: 0}}} -> text.words.split.held_out = 0: expected a share above 0, or
 text: {words: {corpus: {kind: parquet}}} -> text.words.corpus.paths = None: expected a value
 random_keys: {keys: [9, 3]} -> random_keys.keys = [9, 3]: expected [first, last]
