@@ -1,6 +1,7 @@
 """Files of tensors: what is written comes back, and nothing else ever does."""
 
 import re
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -32,11 +33,7 @@ def test_what_is_written_is_read_and_has_equal_bytes(tmp_path, monkeypatch):
     checkpoint.load(tmp_path / "new/a", {"seed": 3})
     with pytest.raises(ValueError, match=r"new/a: a file of another run \(seed = 3, expected 4\)"):
         checkpoint.load(tmp_path / "new/a", {"seed": 4})
-
-    def refuse(*_):
-        raise checkpoint.SafetensorError("no space")
-
-    monkeypatch.setattr(checkpoint, "save_file", refuse)
+    monkeypatch.setattr(checkpoint, "save_file", Mock(side_effect=checkpoint.SafetensorError("no space")))
     with pytest.raises(OSError, match="new/a: no space"):
         checkpoint.save(TENSORS, tmp_path / "new/a", FACTS)
 

@@ -105,9 +105,8 @@ def test_a_check_names_what_is_gone_and_what_is_of_another_run(tmp_path):
         (tmp_path / name).write_text("no checksum")
     plan.check(tmp_path)
     planned_table(tmp_path, "data/a", {**PLANS["data/a"], "settings": {"size": 4}})
-    with pytest.raises(
-        ValueError, match=r"a.parquet: a file of another run \(settings.size = 4, expected 3\); d"
-    ):
+    says = r"a.parquet: a file of another run \(settings.size = 4, expected 3\); d"
+    with pytest.raises(ValueError, match=says):
         plan.check(tmp_path)
     path.write_text("damaged")
     with pytest.raises(ValueError, match=r"1 file is not as [^\n]*\n[^\n]*a.parquet: damaged[^\n]*$"):

@@ -368,12 +368,10 @@ def test_time_limits_of_majority_jobs_grow_with_their_batches(size, seconds):
 def test_language_models_have_the_device_that_auto_means_and_on_a_cpu_twice_the_estimated_time(monkeypatch):
     preset = yaml.safe_load((PRESETS / "paper.yaml").read_text("utf-8"))
     paper = planning.configured(ROOT / "config.yaml", preset)
-    assert paper.device == "auto" and of({}).settings.language_model["bert"].task == "masked"
-    for settings, name, seconds in (
-        (paper, "gpt", 0.612817),
-        (paper, "bert", 0.556785),
-        (of({}).settings, "bert", 0.0355259),
-    ):
+    masked = of({}).settings
+    assert paper.device == "auto" and masked.language_model["bert"].task == "masked"
+    known = [(paper, "gpt", 0.612817), (paper, "bert", 0.556785), (masked, "bert", 0.0355259)]
+    for settings, name, seconds in known:
         assert batches.step_seconds(settings, name) == pytest.approx(seconds, rel=1e-5)
     model = {"layers": 9, "batch_size": 64, "steps": [1000, 2000], "runs_per_job": "all"}
     model["seeds"] = NONE | {"layernorm": 2}

@@ -178,7 +178,6 @@ def test_no_stage_reaches_a_module_outside_its_rooms(graph, stage, script):
 
 @pytest.mark.parametrize("stage", catalogue.STAGES)
 def test_a_stage_that_compiles_or_runs_networks_names_the_packages_that_compute(stage, monkeypatch):
-    """And its hash is that of its rooms and of their versions."""
     sources = (
         rooms.PACKAGE / file for file in files_of(catalogue.STAGES[stage].rooms) if file.endswith(".py")
     )

@@ -237,20 +237,12 @@ def test_what_is_asked_again_differs_from_the_kept_run_in_its_seeds_alone():
     overlays = (yaml.safe_load(text_of(f"workflow/presets/{name}.yaml")) for name in ("published", "again"))
     kept, again = (planning.configured(ROOT / "config.yaml", overlay) for overlay in overlays)
     for stage in batches.GROUPS:
-        before, now = (
-            {name: each.model_dump() for name, each in getattr(of, stage).items()} for of in (kept, again)
-        )
+        sections = (getattr(of, stage).items() for of in (kept, again))
+        before, now = ({name: each.model_dump() for name, each in section} for section in sections)
         assert now, stage
         for name, entry in now.items():
             differs = {key for key, value in entry.items() if value != before[name][key]}
             assert differs <= {"seeds", "ceiling_seeds", "runs_per_job"}, (name, differs)
-    used, new = (
-        {
-            seed
-            for stage in batches.GROUPS
-            for batch in batches.batches(of, stage, "cpu").values()
-            for seed in batch.seeds
-        }
-        for of in (kept, again)
-    )
+    trained = ([batches.batches(of, stage).values() for stage in batches.GROUPS] for of in (kept, again))
+    used, new = ({seed for stage in stages for batch in stage for seed in batch.seeds} for stages in trained)
     assert used and new and used.isdisjoint(new)

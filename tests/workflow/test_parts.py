@@ -100,19 +100,15 @@ def test_every_job_reads_what_the_jobs_of_its_plan_make_and_asks_for_what_the_se
         assert ("priority" in facts) == (job in ("settings", "random_keys", "draw/random_keys")), job
 
 
+NO_FILE = {"text": {"words": {"corpus": {"kind": "files", "paths": ["a/*"]}}}}
+NO_MODEL = {"pretrained": {"minilm": {"package": None, "folder": None, "path": "a"}}}
+
+
 @pytest.mark.parametrize(
     ("settings", "target", "says"),
     [
-        (
-            {"text": {"words": {"corpus": {"kind": "files", "paths": ["a/*"]}}}},
-            "language_model",
-            "text.words: no file",
-        ),
-        (
-            {"pretrained": {"minilm": {"package": None, "folder": None, "path": "a"}}},
-            "pretrained",
-            "pretrained.minilm.path = 'a'",
-        ),
+        (NO_FILE, "language_model", "text.words: no file"),
+        (NO_MODEL, "pretrained", "pretrained.minilm.path = 'a'"),
         ({}, "help", "{here}/results/tiny: expected a folder, or nothing; move away"),
     ],
 )
