@@ -120,7 +120,7 @@ statements: {placement: {text: letters}} -> statements.placement.text = 'letters
 language_model: {gpt: {architecture: lstm}} -> language_model.gpt.architecture = 'lstm': expected one of 'gpt', 'bert'
 norms: {no_attention: 'a:B'} -> norms.no_attention = 'a:B': expected another name: this one is built in
 text: {words: {split: {training: 0.69999}}} -> expected shares that add up to 1
-text: {words: {split: {training: 0.9, held_out: 0}, long: {source: {kind: wikipedia_sample}}}} -> split.held_out = 0
+text: {words: {split: {training: 0.9, held_out: 0}, long: {source: {kind: wikipedia_sample}}}} -> words.split.held_out
 text: {words: {corpus: {kind: parquet}}} -> text.words.corpus.paths = None: expected a value
 random_keys: {keys: [9, 3]} -> random_keys.keys = [9, 3]: expected [first, last]
 statements: {placement: {depths: [7]}} -> statements.placement.depths = [7]: expected a list with a depth
@@ -134,7 +134,7 @@ majority: {only: [d8], d8: {test_share: 1.0e-320}} -> majority.d8.test_share = 1
 majority: {only: [d8], d8: {split: partitions, sequences: 100, labellings: 100}} -> test_share = 0.2: expected
 majority: {only: [d8], d8: {test_share: 0.999999}} -> majority.d8.test_share = 0.999999: expected a share that puts
 statements: {batch_dependence: {batch_sizes: [1]}} -> statements.batch_dependence.batch_sizes = [1]
-majority: {d8: {seeds: {layernorm: false}}} -> majority.d8.seeds.layernorm = False: Input should be a valid integer
+language_model: {bert: {seeds: {none: false, layernorm: 0, no_attention: 0}}} -> bert.seeds.none = False: Input should
 text: {words: {corpus: {paths: ['*.txt']}}} -> text.words.corpus.paths = ['*.txt']: expected null beside kind
 norms: {big: {like: no_attention, factor: 2}} -> norms.big.like = 'no_attention': Input should be 'layernorm', 'layern
 norms: {big: {like: projection, factor: -.inf}} -> norms.big.factor = -inf: Input should be a finite number
