@@ -141,7 +141,6 @@ norms: {big: {like: projection, factor: -.inf}} -> norms.big.factor = -inf: Inpu
 norms: {v: {like: scale, factor: 2, part: values}}, random_keys: {norms: [v]} -> random_keys.norms = 'v': expected
 majority: {d8: {seeds_per_job: 4}} -> majority.d8.seeds_per_job: unknown key; the nearest: runs_per_job
 majority: {only: [d3_uniform]} -> majority: expected seeds for at least one experiment
-majority: {d8: {steps: 10,000}} -> majority.d8.0: unknown key; known: sequence_length, 
 majority: {d8: {majority_gap: 48}} -> for each of the 1 admissible partitions
 majority: {d8: {sequence_length: 19}} -> majority.d8.classes = 20: expected at most sequence_length = 19
 majority: {d8: {learning_rate: [0.1, 1e-1]}} -> majority.d8.learning_rate = [0.1, '1e-1']: expected different values

@@ -149,8 +149,9 @@ def test_the_generic_profile_asks_slurm_for_what_a_job_needs_and_knows_every_sta
         assert subprocess.check_output(status, text=True) == f"{becomes}\n", state
 
 
-def test_a_retry_asks_for_twice_as_much_and_of_an_input_nothing_but_what_is_planned_counts():
-    """Read from the rules' own lines; the files of a plan and of finished jobs are no data."""
+def test_rules_run_their_script_name_its_outputs_read_no_time_of_data_and_ask_for_more_at_a_retry():
+    """Read from their own lines; the files of a plan and of finished jobs are no data."""
+    called = dict(tables="table", text="prepare", majority="draw", published_figures="draw", help="print")
     known = {"THIS": SimpleNamespace(gpus=0)}
     exec(re.search(r"def doubling.*\n.*\n.*\n", text_of("workflow/rules/common.smk"))[0], known)
     known["MODELS"] = known["MAJORITY"] = {"b": SimpleNamespace(minutes=7)}
@@ -159,6 +160,10 @@ def test_a_retry_asks_for_twice_as_much_and_of_an_input_nothing_but_what_is_plan
         inputs = re.search(r"(?m)^    input:\n((?: {8}.+\n)+)", text)
         timed = re.findall(r"(?m)^ {8}(\w+)=(?!ancient\()", inputs[1]) if inputs else []
         assert timed == {"readme": ["claims"]}.get(rule, ["plan", "done"] if timed else []), rule
+        for script in re.findall(r'"\.\./scripts/(\w+)\.py"', text):
+            assert {*called.get(rule, rule).split("_")} <= {*script.split("_")}, rule
+        named = re.findall(r'(?m)^ {8}(?!plan|origin|measured|table|csv)(\w+)=f?".+/(\w+)\.\w+",$', text)
+        assert all(file.endswith(name) for name, file in named), named
         for value in re.findall(r"(?m)^ {8}(?:mem_mb|runtime)=(.+),$", text):
             function = eval(value, known)
             first, *more = (function(SimpleNamespace(batch="b"), attempt=n) for n in (1, 2, 3))

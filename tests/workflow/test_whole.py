@@ -62,10 +62,8 @@ def test_numbers_of_the_page_are_those_of_the_tables(smoke):
     run = pd.read_parquet(smoke.results / "runs/measure/gpt/all/key_selectability.parquet")
     whole = pd.read_parquet(smoke.results / "parquet/key_selectability.parquet").query("model == 'gpt'")
     pd.testing.assert_frame_equal(whole.reset_index(drop=True), run)
-    where = (
-        "variant == 'layernorm' and checkpoint == 'final' and site == 'head' and texts == 'long' and causal"
-    )
-    heads = whole.query(where)
+    where = "variant == 'layernorm' and checkpoint == 'final' and site == 'head' and texts == 'long'"
+    heads = whole.query(f"{where} and causal")
     by_seed = (100 * heads.n_unselectable / heads.n_keys).groupby(heads.seed).mean()
     claims = pd.read_parquet(smoke.results / "parquet/claims.parquet").set_index("claim")
     assert claims.measured["heads"] == pytest.approx(by_seed.mean(), rel=1e-12)
