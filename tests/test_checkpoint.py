@@ -1,6 +1,7 @@
 """Files of tensors: what is written comes back, and nothing else ever does."""
 
 import re
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ TENSORS = {
 FACTS = {"identity": {"seed": 3, "rates": [0.1, 1e-300]}}
 
 
-def test_what_is_written_is_read_and_has_equal_bytes(tmp_path):
+def test_what_is_written_is_read_and_has_equal_bytes(tmp_path, monkeypatch):
     for name in "ab":
         checkpoint.save(TENSORS, tmp_path / "new" / name, FACTS)
     assert (tmp_path / "new/a").read_bytes() == (tmp_path / "new/b").read_bytes()
@@ -32,6 +33,9 @@ def test_what_is_written_is_read_and_has_equal_bytes(tmp_path):
     checkpoint.load(tmp_path / "new/a", {"seed": 3})
     with pytest.raises(ValueError, match=r"new/a: a file of another run \(seed = 3, expected 4\)"):
         checkpoint.load(tmp_path / "new/a", {"seed": 4})
+    monkeypatch.setattr(checkpoint, "save_file", Mock(side_effect=checkpoint.SafetensorError("no space")))
+    with pytest.raises(OSError, match="new/a: no space"):
+        checkpoint.save(TENSORS, tmp_path / "new/a", FACTS)
 
 
 def test_a_file_of_other_tensors_is_refused(tmp_path):

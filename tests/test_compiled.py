@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from layernorm_roles import compiling
+
 BEFORE = """
 import hashlib; import numpy as np; import torch; rng = np.random.default_rng(0); torch.manual_seed(0)
 """
@@ -115,6 +117,15 @@ def test_what_is_compiled_lies_where_only_its_owner_may_write(small):
     said = again()
     folder.chmod(0o700)
     assert "compiling it" in said and "nothing compiled is kept" in said
+
+
+def test_another_processor_compiler_or_source_has_a_folder_of_its_own(tmp_path, monkeypatch):
+    numba, folder = compiling.numba, compiling._cache_folder.__wrapped__
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    changes = [(numba, "__version__", "9"), (numba.config, "CPU_FEATURES", "+few")]
+    changes += [(compiling.llvmlite.binding, "get_host_cpu_name", str), (compiling, "kernel_sources", list)]
+    found = {folder(), *(monkeypatch.setattr(*change) or folder() for change in changes)}
+    assert len(found) == 5 and {path.parent for path in found} == {tmp_path / "layernorm-roles"}
 
 
 @pytest.mark.parametrize("ending", [".nbi", ".nbc"])

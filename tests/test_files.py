@@ -1,6 +1,7 @@
 """Files appear whole or not at all, and a damaged one is never read."""
 
 import hashlib
+import os
 import subprocess
 
 import pytest
@@ -80,9 +81,12 @@ def test_an_error_while_writing_leaves_what_was_there_and_nothing_else(tmp_path)
     files.write_text(path, "old")
     with pytest.raises(RuntimeError), files.atomic_write(path) as partial:
         partial.write_text("new")
-        assert path.read_text() == "old"
+        assert path.read_text() == "old" and partial.name == f".a.{os.getpid()}.partial.txt"
         raise RuntimeError
     assert files.read_bytes(path) == b"old"
+    before = path.stat().st_ino
+    files.replace_text(path, "new")
+    assert path.stat().st_ino != before, "another file in its place"
     assert sorted(file.name for file in tmp_path.iterdir()) == [".sha256", "a.txt"]
 
 

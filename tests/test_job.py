@@ -1,6 +1,7 @@
 """How a job ends, whatever happens in it, as a process of its own."""
 
 import logging
+import os
 import re
 import signal
 import subprocess
@@ -66,10 +67,11 @@ with job.job(SimpleNamespace(log=["log.txt"], input=Named(plan="plan/a.json"), o
 
 @pytest.mark.parametrize("how", ["fails", "passes"])
 def test_a_job_that_passes_leaves_a_copy_of_its_plan(tmp_path, how):
-    command = [sys.executable, "-c", PLANNED, how]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
-    origin = tmp_path / "origin/a.json"
-    assert "earlier" not in (tmp_path / "log.txt").read_text()
+    command, slurm = [sys.executable, "-c", PLANNED, how], {"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": "1"}
+    own = {"cwd": tmp_path, "env": os.environ | slurm, "timeout": PATIENCE}
+    done = subprocess.run(command, capture_output=True, text=True, **own)
+    origin, log = tmp_path / "origin/a.json", (tmp_path / "log.txt").read_text()
+    assert "earlier" not in log and re.search(r"SLURM job 7 on \S+, GPUs 1\n", log)
     assert (done.returncode, origin.exists()) == ((0, True) if how == "passes" else (1, False)), done.stderr
     assert how == "fails" or origin.read_text() == (tmp_path / "plan/a.json").read_text()
 
@@ -102,16 +104,18 @@ WAITS = script("print('ready', flush=True)\ntime.sleep(100)")
 def test_a_signal_ends_a_job_that_leaves_nothing_half_written_and_no_traceback(tmp_path, number):
     command = [sys.executable, "-c", WAITS]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    if number == signal.SIGTERM:  # as a shell starts a job with &, which Ctrl-C does not end
+        pipes["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
     with subprocess.Popen(command, cwd=tmp_path, **pipes) as process:
         try:
             assert process.stdout.readline() == "ready\n" and list(tmp_path.glob("held_*"))
+            process.send_signal(signal.SIGINT)
             process.send_signal(number)
             assert process.communicate(timeout=PATIENCE)[1] == "" and process.returncode == 128 + number
         finally:
             process.kill()
-    assert (
-        not list(tmp_path.glob("held_*")) and f"ended by {number.name}" in (tmp_path / "log.txt").read_text()
-    )
+    ended = re.findall(r"ended by (\w+)", (tmp_path / "log.txt").read_text())
+    assert not list(tmp_path.glob("held_*")) and ended == [number.name]
 
 
 def test_an_orphan_ends_and_leaves_nothing_half_written(tmp_path):

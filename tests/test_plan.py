@@ -48,6 +48,7 @@ def test_a_job_is_planned_until_it_was_done_as_planned_and_again_when_its_plan_d
     for number, path in enumerate(sorted(tmp_path.rglob("*.json"))):
         os.utime(path, (1e9 - number, 1e9 - number))
     assert write(tmp_path, PLANS) == set(), "the times of files do not matter"
+    assert {path.stat().st_mtime for path in tmp_path.rglob("*.json")} == {1}, "Snakemake ignores a 0"
     (tmp_path / "origin/data/a.json").write_text("damaged")
     assert write(tmp_path, PLANS) == {"data/a"}
 
@@ -60,6 +61,7 @@ def test_plan_files_are_those_of_the_plan_and_can_be_read(tmp_path):
     found = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.json*"))
     assert found == ["plan/data/a.json", "plan/mine.json"], "a user's own file stays"
     assert json.loads((tmp_path / found[0]).read_text()) == PLANS["data/a"]
+    assert plan.hash_of({"a": 1, "b": 2}) == plan.hash_of({"b": 2, "a": 1}) != plan.hash_of({"b": 2, "a": 2})
 
 
 def test_what_was_done_with_something_else_is_told(tmp_path):
@@ -75,7 +77,7 @@ def test_what_was_done_with_something_else_is_told(tmp_path):
         plan.check(tmp_path)
     (tmp_path / "loose.txt").unlink()
     write(tmp_path, {"data/a": PLANS["data/a"]})
-    plan.check(tmp_path)  # nor is one that is no longer planned
+    assert plan.check(tmp_path) == 1, "nor is one that is no longer planned, and that is not counted"
     with pytest.raises(ValueError, match="never: no job has left a copy of its plan in origin/"):
         plan.check(tmp_path / "never")
     for name in ("data", "runs", "parquet"):
@@ -103,9 +105,8 @@ def test_a_check_names_what_is_gone_and_what_is_of_another_run(tmp_path):
         (tmp_path / name).write_text("no checksum")
     plan.check(tmp_path)
     planned_table(tmp_path, "data/a", {**PLANS["data/a"], "settings": {"size": 4}})
-    with pytest.raises(
-        ValueError, match=r"a.parquet: a file of another run \(settings.size = 4, expected 3\); d"
-    ):
+    says = r"a.parquet: a file of another run \(settings.size = 4, expected 3\); d"
+    with pytest.raises(ValueError, match=says):
         plan.check(tmp_path)
     path.write_text("damaged")
     with pytest.raises(ValueError, match=r"1 file is not as [^\n]*\n[^\n]*a.parquet: damaged[^\n]*$"):

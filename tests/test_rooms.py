@@ -85,6 +85,7 @@ def test_a_file_that_is_added_moved_or_renamed_counts(house):
 
 def test_a_version_counts_and_what_it_was_built_for_does_not(house, monkeypatch):
     versions = iter(["2.13.0+cpu", "2.13.0+cu130", "2.14.0"])
+    assert digest("no-such-package") != digest(), "it may be installed later"
     monkeypatch.setattr(rooms.metadata, "version", lambda name: next(versions) if name == "torch" else "1")
     found = [digest("torch", "numpy") for _ in range(3)]
     rooms._version.cache_clear()
@@ -100,8 +101,10 @@ OWN = {
     "lib/__init__.py": "",
     "config.yaml": "",
     "alone.py": "class Norm: pass\n",
+    "mine/deep/notes.txt": "",
+    "mine/__pycache__/norm.pyc": "",
 }
-OF_MINE = {*OWN} - {"alone.py", "config.yaml", "lib/__init__.py"}
+OF_MINE = {*OWN} - {"alone.py", "config.yaml", "lib/__init__.py", "mine/__pycache__/norm.pyc"}
 
 
 @pytest.mark.parametrize(
@@ -174,7 +177,7 @@ def test_no_stage_reaches_a_module_outside_its_rooms(graph, stage, script):
 
 
 @pytest.mark.parametrize("stage", catalogue.STAGES)
-def test_a_stage_that_compiles_or_runs_networks_names_the_packages_that_compute(stage):
+def test_a_stage_that_compiles_or_runs_networks_names_the_packages_that_compute(stage, monkeypatch):
     sources = (
         rooms.PACKAGE / file for file in files_of(catalogue.STAGES[stage].rooms) if file.endswith(".py")
     )
@@ -186,6 +189,11 @@ def test_a_stage_that_compiles_or_runs_networks_names_the_packages_that_compute(
     computing = {"numba", "transformers", *(() if stage in without else ("scipy",))}
     assert named <= found | {"pillow"} and computing & found <= named
     assert {"numpy", "torch"} <= named or "numba" not in found
+    before = catalogue.code(stage)
+    monkeypatch.setattr(rooms, "_version", lambda package: "another")
+    rooms.digest.cache_clear()
+    assert (catalogue.code(stage) != before) == bool(named)
+    rooms.digest.cache_clear()
 
 
 def test_whatever_compiled_code_is_made_of_is_in_the_name_of_the_folder_that_keeps_it(graph):

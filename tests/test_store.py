@@ -36,7 +36,6 @@ def test_what_is_written_is_read_says_where_it_comes_from_and_has_equal_bytes(me
     found, origin = store.read(path, TABLE), store.read_provenance(path)
     pd.testing.assert_frame_equal(found, metrics[SCHEMAS[TABLE].names], check_dtype=False)
     assert origin["table"] == TABLE and origin["config"] == '{"steps": 3}'
-    assert len(origin["config_sha256"]) == 64 and "Stream.RANDOM_KEYS, seed, n, d" in origin["seed_rule"]
     assert pq.read_schema(path).field("test_loss").metadata[b"unit"] == b"nats per token"
     assert store.read_arrow(path, TABLE, {"steps": 3}).to_pandas().equals(found)
     with pytest.raises(ValueError, match=r"metrics\.parquet: a file of another run \(steps = 3, expected 4"):
@@ -132,7 +131,7 @@ def test_no_file_of_another_job_or_of_a_job_that_is_planned_otherwise_now_is_tak
         origin = provenance(planned(tmp_path, name, steps=steps), "cpu")
         store.write(metrics, TABLE, tmp_path / f"{name}.parquet", origin)
     a, b, verdicts, out = (tmp_path / f"{name}.parquet" for name in ("a", "b", "verdicts", "out"))
-    store.write(metrics, TABLE, verdicts, provenance({}, "cpu"))
+    store.write(metrics, TABLE, verdicts, provenance({"job": "elsewhere"}, "cpu"))
 
     def plan():
         return planned(tmp_path, "tables", ["a", "b"])
@@ -181,4 +180,4 @@ def test_columns_are_of_the_types_that_the_list_names_and_blocks_of_columns_are_
     assert SCHEMAS["majority_vectors"].field("vector").type.equals(pa.list_(pa.float64()))
     assert not any(name.startswith("of ") for name in SCHEMAS)
     decade = [share for share in CEILING_SHARES if 0.01 <= share < 0.1]
-    assert (CEILING_SHARES[0], CEILING_SHARES[-1], len(decade)) == (0.001, 1.0, 50) and 0.5 in CEILING_SHARES
+    assert (*CEILING_SHARES[:2], len(decade)) == (0.001, 0.001047, 50) and {0.5, 1.0} < {*CEILING_SHARES}

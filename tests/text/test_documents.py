@@ -10,6 +10,7 @@ import local_hub
 import pandas as pd
 import pytest
 
+from layernorm_roles import files
 from layernorm_roles.settings.text import Source
 from layernorm_roles.text import documents, downloads
 
@@ -29,8 +30,8 @@ def test_sample_is_clean_text_and_gensim_is_not_imported():
     texts = read(kind="wikipedia_sample", limit=12)
     assert len(texts) == 12 and texts[0].startswith("Anarchism is a political philosophy")
     assert "gensim" not in sys.modules
-    files = {"kind": "files", "paths": ["a"]}
-    stated = ({"kind": "wikipedia_sample", "licence": "x"}, files | {"licence": "x"}, files)
+    own = {"kind": "files", "paths": ["a"]}
+    stated = ({"kind": "wikipedia_sample", "licence": "x"}, own | {"licence": "x"}, own)
     licences = [documents.licence(Source(**keys)) for keys in stated]
     assert licences == [documents.LICENCE, "x", "not stated"]
     assert not any(markup in text for markup in ("{{", "<ref", "''", "{|", "Category:") for text in texts)
@@ -130,12 +131,17 @@ def test_labelled_sentences(hub, tmp_path):
 def test_a_hub_that_does_not_answer_says_what_to_do(tmp_path, monkeypatch):
     import datasets
 
-    def refuse(*_, **__):
-        raise ConnectionError("no route to host")
+    def refuse(*names, split, streaming):
+        raise ConnectionError(f"no route to {names}, {split}" if streaming else "all of it")
 
     monkeypatch.setattr(datasets, "load_dataset", refuse)
-    with pytest.raises(ValueError, match=r"rajpurkar/squad.*no route to host\n.*wikipedia_sample"):
-        read_downloaded(tmp_path, dataset="rajpurkar/squad", split="validation", column="context")
+    keys = {"dataset": "a/squad", "config": "c", "split": "validation", "column": "context"}
+    says = r"a/squad.*no route to \('a/squad', 'c'\), validation\n.*wikipedia_sample"
+    with pytest.raises(ValueError, match=says):
+        read_downloaded(tmp_path, **keys)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ValueError, match=r"kind hub need: pip install 'layernorm-roles\[paper\]'"):
+        read_downloaded(tmp_path, **keys)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "hub"])
@@ -167,6 +173,9 @@ def test_only_what_is_read_is_downloaded_and_what_is_not_there_is_said(hub, tmp_
         list(documents.read(limited, tmp_path / "elsewhere"))
     with pytest.raises(ValueError, match="was not downloaded"):
         list(documents.read(limited))
+    files.checksum_file(tmp_path / limited.file_name).write_text("of another file")
+    with pytest.raises(ValueError, match="damaged"):
+        list(documents.read(limited, tmp_path))
 
 
 def test_a_dataset_without_texts_is_refused(hub, tmp_path):

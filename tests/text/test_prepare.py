@@ -111,7 +111,7 @@ def test_contexts_are_a_random_choice_of_held_out_text_in_the_order_of_the_docum
 def test_the_manifest_describes_the_text(world, prepared):
     manifest, frame = read_manifest(prepared.manifest), store.read(prepared.contexts, "contexts")
     assert manifest["documents"] == DOCUMENTS and manifest["split"] == SPLIT
-    assert manifest["corpus"]["licence"] == "none"
+    assert manifest["corpus"] == {"kind": "files", "paths": [*world[1].corpus.paths], "licence": "none"}
     for part in ("training", "validation"):
         assert manifest["tokens"][part] == len(np.load(prepared.tokens(part)))
     tokens = int(frame[frame.texts == "long"].tokens.map(len).sum())
@@ -204,9 +204,8 @@ def test_a_corpus_may_be_just_large_enough_and_not_smaller(world, lacking):
 
     check(ENOUGH)
     number = math.ceil(30 * ENOUGH[lacking] / (ENOUGH[lacking] - 1))
-    with pytest.raises(
-        ValueError, match=rf"its 30 documents are too few.*\n.*\nexpected {number} such documents"
-    ):
+    says = rf"its 30 documents are too few.*\n.*\nexpected {number} such documents"
+    with pytest.raises(ValueError, match=says):
         check(ENOUGH | {lacking: ENOUGH[lacking] - 1})
 
 

@@ -1,5 +1,7 @@
 """Token streams and tokenizers on disk: what does not fit, or has changed since it was written, is refused."""
 
+import sys
+
 import numpy as np
 import pytest
 from tokenizers import Tokenizer
@@ -68,9 +70,12 @@ def test_streams_that_do_not_fit_are_refused(tmp_path):
         read_stream(path, 100, 10)
 
 
-def test_gpt2_vocabulary():
+def test_gpt2_vocabulary(monkeypatch):
     bpe = tokenizer.gpt2()
     assert bpe.encode("Hello world").ids == [15496, 995]
     assert bpe.get_vocab_size() == 50257
     text = "naïve — 北京 🙂\n\n  two spaces"
     assert bpe.decode(bpe.encode(text).ids) == text
+    monkeypatch.setattr(sys, "path", [])
+    with pytest.raises(ValueError, match=r"gpt2 needs: pip install 'layernorm-roles\[paper\]'"):
+        tokenizer.gpt2()

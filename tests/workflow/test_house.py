@@ -1,22 +1,24 @@
 """What holds for the workflow and the package as a whole."""
 
+import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 import tomllib
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 import yaml
 from checkouts import ROOT, snakemake
-from planned import planned
+from default_settings import example
 
 import layernorm_roles
-from layernorm_roles import batches, planning, store
-from layernorm_roles.provenance import provenance
-from layernorm_roles.schemas import SCHEMAS
+from layernorm_roles import batches, planning
+from layernorm_roles.settings.text import Text
 
 
 def text_of(name):
@@ -50,6 +52,10 @@ def test_a_mistyped_target_names_the_nearest_and_a_file_is_missed_by_snakemake(t
 
 
 RULES = [ROOT / "Snakefile", *sorted((ROOT / "workflow/rules").glob("*.smk"))]
+PIECES = re.split(
+    r"(?m)^ *(?:use rule \w+ as|rule) (\w+)", "".join(file.read_text("utf-8") for file in RULES)
+)
+RULE = dict(zip(PIECES[1::2], PIECES[2::2], strict=True))
 FOLDERS = ("src", "workflow", "benchmarks", "examples")
 PYTHON = [file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))]
 PROFILES = [*(ROOT / "profiles").glob("*/config.yaml")]
@@ -106,8 +112,67 @@ def test_profiles_for_clusters_have_all_that_the_default_one_has():
     for profile, own in ((slurm, "slurm-|max-status-checks"), (generic, "cluster-generic-")):
         assert {key for key in profile if not re.match(own, key)} == CLUSTER | {*default}
         assert {key for key in default if profile[key] != default[key]} == {"max-jobs-per-timespan"}
+        asked = profile["default-resources"]
+        for name, first in (("mem_mb", 1500), ("runtime", 10)):
+            assert [eval(asked[name], {"attempt": n}) for n in (1, 2, 3)] == [first, 2 * first, 4 * first]
     different = {key for key in CLUSTER if slurm[key] != generic[key]}
-    assert different == {"executor", "default-resources"}
+    assert different == {"executor", "default-resources"} and default["keep-going"]
+    assert {*RULE} >= {*slurm["groups"]} and {*slurm["groups"].values()} == {*slurm["group-components"]}
+    assert not {"majority_train", "language_model_train", "text", "pretrained_measure"} & {*slurm["groups"]}
+    most = yaml.safe_load(text_of("profiles/slurm/partitions.yaml"))["partitions"]["cpu"]["max_runtime"]
+    paper = planning.configured(ROOT / "config.yaml", yaml.safe_load(text_of("workflow/presets/paper.yaml")))
+    longest = max(each.minutes for each in batches.batches(paper, "language_model").values())
+    assert longest // 60 == 65 < 24 * int(most.removesuffix("d")), "as README.md there says"
+
+
+STATES = {
+    "success": "COMPLETED FORGOTTEN",
+    "failed": "BOOT_FAIL CANCELLED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED TIMEOUT",
+    "running": "CONFIGURING COMPLETING PENDING RUNNING REQUEUED REQUEUE_FED REQUEUE_HOLD RESIZING RESV_DEL_HOLD "
+    "REVOKED SIGNALING SPECIAL_EXIT STAGE_OUT STOPPED SUSPENDED unable",
+}
+"""By what Snakemake is to think of a job: the states that SLURM documents, a forgotten job, and no answer."""
+
+
+def test_the_generic_profile_asks_slurm_for_what_a_job_needs_and_knows_every_state(tmp_path, monkeypatch):
+    submit = yaml.safe_load(text_of("profiles/cluster-generic/config.yaml"))["cluster-generic-submit-cmd"]
+    needs = {"threads": 2, "resources": SimpleNamespace(mem_mb=3000, runtime=15, gpu=1)}
+    asked = "--cpus-per-task=2 --mem=3000 --time=15 --gpus=1 --output=.snakemake/cluster_generic_%j.log"
+    assert submit.format(**needs) == f"sbatch --parsable {asked}"
+    said = {"FORGOTTEN": "slurm_load_jobs error: Invalid job id specified", "unable": "Unable to contact"}
+    (tmp_path / "scontrol").write_text('#!/bin/sh\n[ "$*" = \'show job 7\' ] && echo "$SAID" >&2\n')
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    for becomes, state in ((key, state) for key, states in STATES.items() for state in states.split()):
+        monkeypatch.setenv("SAID", said.get(state, f"JobId=7 JobName=a JobState={state} Reason=None"))
+        status = [ROOT / "profiles/cluster-generic/status.sh", "7"]
+        assert subprocess.check_output(status, text=True) == f"{becomes}\n", state
+
+
+def test_rules_run_their_script_name_its_outputs_read_no_time_of_data_and_ask_for_more_at_a_retry():
+    """Read from their own lines; the files of a plan and of finished jobs are no data."""
+    called = dict(tables="table", text="prepare", majority="draw", published_figures="draw", help="print")
+    known = {"THIS": SimpleNamespace(gpus=0)}
+    exec(re.search(r"def doubling.*\n.*\n.*\n", text_of("workflow/rules/common.smk"))[0], known)
+    known["MODELS"] = known["MAJORITY"] = {"b": SimpleNamespace(minutes=7)}
+    firsts = {}
+    for rule, text in RULE.items():
+        inputs = re.search(r"(?m)^    input:\n((?: {8}.+\n)+)", text)
+        timed = re.findall(r"(?m)^ {8}(\w+)=(?!ancient\()", inputs[1]) if inputs else []
+        assert timed == {"readme": ["claims"]}.get(rule, ["plan", "done"] if timed else []), rule
+        for script in re.findall(r'"\.\./scripts/(\w+)\.py"', text):
+            assert {*called.get(rule, rule).split("_")} <= {*script.split("_")}, rule
+        named = re.findall(r'(?m)^ {8}(?!plan|origin|measured|table|csv)(\w+)=f?".+/(\w+)\.\w+",$', text)
+        assert all(file.endswith(name) for name, file in named), named
+        for value in re.findall(r"(?m)^ {8}(?:mem_mb|runtime)=(.+),$", text):
+            function = eval(value, known)
+            first, *more = (function(SimpleNamespace(batch="b"), attempt=n) for n in (1, 2, 3))
+            assert more == [2 * first, 4 * first], rule
+            firsts.setdefault(rule, []).append(first)
+    assert firsts["language_model_train"] == firsts["majority_train"] == [1500, 7]
+    assert len(firsts) == 8 and re.search(r"retries: [1-9]", RULE["download"])
+    local = {rule for rule, text in RULE.items() if "\n    localrule: True\n" in text}
+    assert local == {"download", "settings", "compare", "publish", "check", "readme", "help"}
 
 
 def test_every_module_imports_only_from_the_floors_below_it():
@@ -132,47 +197,57 @@ def test_a_checkout_that_is_not_installed_has_no_version_and_works(tmp_path):
     assert done.stdout == "unknown\n", done.stderr
 
 
-@pytest.mark.parametrize("script", ["judge_claims", "draw"])
-def test_no_table_of_another_plan_is_judged_or_drawn(script, tmp_path):
-    """By the scripts of the workflow, which are given what Snakemake gives them."""
-    rows = pd.DataFrame({name: [2] for name in SCHEMAS["gaussian_law"].names})
-    origin = provenance(planned(tmp_path, "a", steps=3), "cpu")
-    store.write(rows, "gaussian_law", tmp_path / "a.parquet", origin)
-    planned(tmp_path, "a", steps=5)
-    planned(tmp_path, script, ["a"], again={}, settings={}, groups=[])
-    program = f"""
-import runpy
-from types import SimpleNamespace
-class Named(dict):
+PLAN = {"table": "t", "settings": example(Text).model_dump(mode="json"), "seed": 5, "again": {"a": 1}}
+
+
+class Given(dict):
     __getattr__ = dict.__getitem__
-    __iter__ = lambda self: iter(self.values())
-given = Named(plan="plan/{script}.json", tables=["a.parquet"])
-made = Named(origin="origin/x.json", claims="x/y/claims", comparisons="x/y/comparisons")
-snakemake = SimpleNamespace(log=["log"], input=given, output=made)
-runpy.run_path("{ROOT}/workflow/scripts/{script}.py", dict(snakemake=snakemake))
-"""
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, text=True, capture_output=True)
-    assert done.returncode == 1 and "a.parquet: a file of another run (steps = 3, expected 5)" in done.stderr
+    __iter__ = lambda self: iter(self.values())  # noqa: E731
+
+
+INPUT = Given(parts=["p"], tables=["in/a.parquet"], figures=["f"], again=["x/y/again/parquet/a.parquet"])
+OUTPUT = Given((name, f"x/out/{name}") for name in "measured cloud table comparisons report findings".split())
+OUTPUT |= {"claims": "x/y/parquet/a", "manifest": "x/y/data/text/words/manifest.json", "origin": "o"}
+PARAMS = Given(folder="x/y", against="x/z", kept="x/published", plan=PLAN)
+TABLES, TEXT, COMPARED = {"a": Path("in/a.parquet")}, Path("x/y/data/text/words"), "x/y/tables/compare_z"
+JUDGED = (OUTPUT.claims, OUTPUT.comparisons, Path("x/y/rules.json"), PLAN["settings"], Path("x/y/again"))
+PAGE = {"a": "in/a.parquet", "figures": ["f"]}
+CALLS = {
+    "collect_table": ("store.collect", PLAN, ["p"], "t", OUTPUT.table),
+    "compare": ("evidence.tables.compare.compare", "x/y", "x/z", f"{COMPARED}.csv", f"{COMPARED}.md"),
+    "draw": ("evidence.draw.draw_groups", PLAN, INPUT.tables, [path for path in OUTPUT if path != "o"]),
+    "judge_claims": ("evidence.claims.judge_files", TABLES, *JUDGED),
+    "measure_geometry": ("statements.geometry.write", PLAN, OUTPUT.measured, OUTPUT.cloud),
+    "prepare_text": ("text.prepare.prepare", example(Text), TEXT, 5, Path("x/y/data/downloads")),
+    "publish": ("evidence.page.publish.publish", PLAN, "x/y", "x/published"),
+    "train_language_model": ("language_model.train.train_batch", PLAN, INPUT, OUTPUT, 3),
+    "write_page": ("evidence.page.page.write", PLAN, PAGE, OUTPUT.report, OUTPUT.findings),
+}
+"""By script of the workflow, the function that it calls, and with what, where its arguments could be exchanged."""
+
+
+@pytest.mark.parametrize("script", CALLS)
+def test_a_script_gives_its_function_what_the_rule_names(script, monkeypatch):
+    """And no table of another plan is judged or drawn."""
+    (name, *expected), called = CALLS[script], []
+    monkeypatch.setattr("layernorm_roles.job.job", lambda _: nullcontext(PLAN))
+    for each in ("store.refuse_unplanned", name):
+        monkeypatch.setattr(f"layernorm_roles.{each}", lambda *given: called.append([*given]) or [])
+    given = {"input": INPUT, "output": OUTPUT, "params": PARAMS, "threads": 3}
+    runpy.run_path(str(ROOT / f"workflow/scripts/{script}.py"), {"snakemake": SimpleNamespace(**given)})
+    assert called == [[PLAN, INPUT.tables]] * (script in ("draw", "judge_claims")) + [expected]
 
 
 def test_what_is_asked_again_differs_from_the_kept_run_in_its_seeds_alone():
     overlays = (yaml.safe_load(text_of(f"workflow/presets/{name}.yaml")) for name in ("published", "again"))
     kept, again = (planning.configured(ROOT / "config.yaml", overlay) for overlay in overlays)
     for stage in batches.GROUPS:
-        before, now = (
-            {name: each.model_dump() for name, each in getattr(of, stage).items()} for of in (kept, again)
-        )
+        sections = (getattr(of, stage).items() for of in (kept, again))
+        before, now = ({name: each.model_dump() for name, each in section} for section in sections)
         assert now, stage
         for name, entry in now.items():
             differs = {key for key, value in entry.items() if value != before[name][key]}
             assert differs <= {"seeds", "ceiling_seeds", "runs_per_job"}, (name, differs)
-    used, new = (
-        {
-            seed
-            for stage in batches.GROUPS
-            for batch in batches.batches(of, stage, "cpu").values()
-            for seed in batch.seeds
-        }
-        for of in (kept, again)
-    )
+    trained = ([batches.batches(of, stage).values() for stage in batches.GROUPS] for of in (kept, again))
+    used, new = ({seed for stage in stages for batch in stage for seed in batch.seeds} for stages in trained)
     assert used and new and used.isdisjoint(new)

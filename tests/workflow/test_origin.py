@@ -3,6 +3,7 @@
 import copy
 import os
 import random
+import re
 import shutil
 
 import pytest
@@ -94,7 +95,9 @@ def test_other_settings_make_again_what_depends_on_them_and_more_seeds_keep_the_
         plan = f"results/tiny/plan/majority/d8/{variant}/{OWN}.json"
         assert f"{plan}: differs from its copy in origin/; run again" in done.stdout
     copied.configure(TINY)
-    assert "  1 job\n" in copied.run(*TARGETS, "check")
+    said = copied.run(*TARGETS, "check")
+    lines = r".*\n\S+  1 job\n.* code\n.* \d+ of the planned jobs are not done\n\S+  1 job done in \d+ s\n"
+    assert re.fullmatch(lines, said), "and nothing else is printed"
     rules = (copied.folder / "results/tiny/rules.json").stat()
     shutil.rmtree(copied.folder / "results/tiny/parquet")
     change(copied, seeds=no_runs() | {"layernorm": 2, "mine": 1})

@@ -59,6 +59,7 @@ def test_the_time_left_is_right_on_a_machine_of_another_speed(speed):
     assert remaining.seconds(20 * speed, []) is None, "data say nothing about training"
     for _ in range(10):
         remaining.finished("train", 100 * speed)
+        assert remaining.seconds(speed, []) is not None
     elapsed = (40 + 1000) * speed / 2
     assert remaining.seconds(elapsed, []) == pytest.approx(30 * 100 * speed / 2 + 5)
     for spent, left in ((50, 29), (110, 28)):  # two jobs half way, and a little longer than expected
@@ -121,24 +122,25 @@ def test_after_a_long_silence_a_line_says_how_far_the_run_is(listening, capsys):
 
 
 def test_the_end_of_a_long_job_is_said_with_the_time_left_and_that_of_the_run(listening, capsys):
-    """Long is above ten seconds and above twice the mean of the jobs before; two of four jobs run at a time."""
+    """Long is ten seconds or more, and twice the mean of the jobs before; two of four jobs run at a time."""
     handler, now, tell = listening
     assert handler._earlier == seconds_by_rule(DURATIONS)
     handler._earlier = {"train": 200.0}
+    now[0] = 50.0
     tell(LogEvent.RUN_INFO, stats={"train": 4, "total": 4})
     for job, log in ((1, "a/b"), (2, "c")):
         tell(LogEvent.JOB_INFO, jobid=job, created=now[0], log=[f"results/x/logs/{log}.log"])
         now[0] += 2.0
-    for job, now[0] in ((1, 20.0), (2, 22.0)):
+    for job, now[0] in ((1, 60.0), (2, 62.0)):
         tell(LogEvent.JOB_FINISHED, job_id=job, created=now[0])
         tell(LogEvent.JOB_INFO, jobid=job + 2, created=now[0])  # without a log
-    for job, now[0] in ((3, 62.0), (4, 80.0)):
+    for job, now[0] in ((3, 80.0), (4, 130.0)):
         tell(LogEvent.JOB_FINISHED, job_id=job, created=now[0])
     handler.close()
     assert [line[10:] for line in capsys.readouterr().err.splitlines()] == [
         "4 jobs",
-        "a/b, 20 s (1 of 4 jobs in 20 s, about 22 s left)",  # 3 * 20 - 18, of 38 s of jobs in 20
-        "train, 42 s (3 of 4 jobs in 62 s, about 0 s left)",  # the last has run longer than the mean
+        "a/b, 10 s (1 of 4 jobs in 10 s, about 12 s left)",  # 3 * 10 - 8, of 18 s of jobs in 10
+        "train, 20 s (3 of 4 jobs in 30 s, about 0 s left)",  # the last has run longer than the mean
         "4 jobs done in 80 s",
     ]
 

@@ -62,10 +62,8 @@ def test_numbers_of_the_page_are_those_of_the_tables(smoke):
     run = pd.read_parquet(smoke.results / "runs/measure/gpt/all/key_selectability.parquet")
     whole = pd.read_parquet(smoke.results / "parquet/key_selectability.parquet").query("model == 'gpt'")
     pd.testing.assert_frame_equal(whole.reset_index(drop=True), run)
-    where = (
-        "variant == 'layernorm' and checkpoint == 'final' and site == 'head' and texts == 'long' and causal"
-    )
-    heads = whole.query(where)
+    where = "variant == 'layernorm' and checkpoint == 'final' and site == 'head' and texts == 'long'"
+    heads = whole.query(f"{where} and causal")
     by_seed = (100 * heads.n_unselectable / heads.n_keys).groupby(heads.seed).mean()
     claims = pd.read_parquet(smoke.results / "parquet/claims.parquet").set_index("claim")
     assert claims.measured["heads"] == pytest.approx(by_seed.mean(), rel=1e-12)
@@ -141,14 +139,8 @@ def test_no_job_of_the_kept_reproduction_trains(smoke):
 def test_publish_keeps_a_finished_reproduction_with_the_rules_from_before_it(smoke):
     smoke.run("publish")
     kept = smoke.folder / "results/published"
-    kinds = (
-        "rules.json",
-        "settings.json",
-        "parquet/claims.parquet",
-        "figures/figure_2a.png",
-        "tables/durations.csv",
-    )
-    for name in kinds:
+    kinds = "rules.json settings.json parquet/claims.parquet figures/figure_2a.png tables/durations.csv"
+    for name in kinds.split():
         assert (kept / name).read_bytes() == (smoke.results / name).read_bytes()
     assert not [path for path in kept.rglob("*") if path.name in ("runs", "data", "origin")]
 
