@@ -52,10 +52,6 @@ def test_a_mistyped_target_names_the_nearest_and_a_file_is_missed_by_snakemake(t
 
 
 RULES = [ROOT / "Snakefile", *sorted((ROOT / "workflow/rules").glob("*.smk"))]
-PIECES = re.split(
-    r"(?m)^ *(?:use rule \w+ as|rule) (\w+)", "".join(file.read_text("utf-8") for file in RULES)
-)
-RULE = dict(zip(PIECES[1::2], PIECES[2::2], strict=True))
 FOLDERS = ("src", "workflow", "benchmarks", "examples")
 PYTHON = [file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))]
 PROFILES = [*(ROOT / "profiles").glob("*/config.yaml")]
@@ -117,7 +113,8 @@ def test_profiles_for_clusters_have_all_that_the_default_one_has():
             assert [eval(asked[name], {"attempt": n}) for n in (1, 2, 3)] == [first, 2 * first, 4 * first]
     different = {key for key in CLUSTER if slurm[key] != generic[key]}
     assert different == {"executor", "default-resources"} and default["keep-going"]
-    assert {*RULE} >= {*slurm["groups"]} and {*slurm["groups"].values()} == {*slurm["group-components"]}
+    rules = re.findall(r"(?m)^ *(?:use rule \w+ as|rule) (\w+)", "".join(file.read_text() for file in RULES))
+    assert {*rules} >= {*slurm["groups"]} and {*slurm["groups"].values()} == {*slurm["group-components"]}
     assert not {"majority_train", "language_model_train", "text", "pretrained_measure"} & {*slurm["groups"]}
     most = yaml.safe_load(text_of("profiles/slurm/partitions.yaml"))["partitions"]["cpu"]["max_runtime"]
     paper = planning.configured(ROOT / "config.yaml", yaml.safe_load(text_of("workflow/presets/paper.yaml")))
@@ -147,32 +144,6 @@ def test_the_generic_profile_asks_slurm_for_what_a_job_needs_and_knows_every_sta
         monkeypatch.setenv("SAID", said.get(state, f"JobId=7 JobName=a JobState={state} Reason=None"))
         status = [ROOT / "profiles/cluster-generic/status.sh", "7"]
         assert subprocess.check_output(status, text=True) == f"{becomes}\n", state
-
-
-def test_rules_run_their_script_name_its_outputs_read_no_time_of_data_and_ask_for_more_at_a_retry():
-    """Read from their own lines; the files of a plan and of finished jobs are no data."""
-    called = dict(tables="table", text="prepare", majority="draw", published_figures="draw", help="print")
-    known = {"THIS": SimpleNamespace(gpus=0)}
-    exec(re.search(r"def doubling.*\n.*\n.*\n", text_of("workflow/rules/common.smk"))[0], known)
-    known["MODELS"] = known["MAJORITY"] = {"b": SimpleNamespace(minutes=7)}
-    firsts = {}
-    for rule, text in RULE.items():
-        inputs = re.search(r"(?m)^    input:\n((?: {8}.+\n)+)", text)
-        timed = re.findall(r"(?m)^ {8}(\w+)=(?!ancient\()", inputs[1]) if inputs else []
-        assert timed == {"readme": ["claims"]}.get(rule, ["plan", "done"] if timed else []), rule
-        for script in re.findall(r'"\.\./scripts/(\w+)\.py"', text):
-            assert {*called.get(rule, rule).split("_")} <= {*script.split("_")}, rule
-        named = re.findall(r'(?m)^ {8}(?!plan|origin|measured|table|csv)(\w+)=f?".+/(\w+)\.\w+",$', text)
-        assert all(file.endswith(name) for name, file in named), named
-        for value in re.findall(r"(?m)^ {8}(?:mem_mb|runtime)=(.+),$", text):
-            function = eval(value, known)
-            first, *more = (function(SimpleNamespace(batch="b"), attempt=n) for n in (1, 2, 3))
-            assert more == [2 * first, 4 * first], rule
-            firsts.setdefault(rule, []).append(first)
-    assert firsts["language_model_train"] == firsts["majority_train"] == [1500, 7]
-    assert len(firsts) == 8 and re.search(r"retries: [1-9]", RULE["download"])
-    local = {rule for rule, text in RULE.items() if "\n    localrule: True\n" in text}
-    assert local == {"download", "settings", "compare", "publish", "check", "readme", "help"}
 
 
 def test_every_module_imports_only_from_the_floors_below_it():
