@@ -183,7 +183,8 @@ def key_selectability(models=MODELS) -> pd.DataFrame:
             d = np.where(in_heads, settings["d_model"] // settings["heads"], settings["d_model"])
             there = in_heads | ((table["head"] == 0) & ~table.causal)
             there &= (table.site != "head_exact") | (variant == "layernorm_qk")
-            tables.append(table.assign(dimensions=d, n_keys=900 + 10 * table.context)[there])
+            longer = 50 * (table.texts == "sentences") + 7 * (not gpt)
+            tables.append(table.assign(dimensions=d, n_keys=900 + 10 * table.context + longer)[there])
     return pd.concat(tables, ignore_index=True)
 
 

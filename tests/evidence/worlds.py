@@ -380,7 +380,7 @@ def projection_shift(moved: float) -> pd.DataFrame:
 def gaussian_law() -> pd.DataFrame:
     """Thresholds that grow by half from one dimension to the next, and end at a million keys."""
     rows, shares = [], ((0.01, 1), (0.1, 4), (0.5, 16))
-    for d, (share, factor), causal in product((2, 8, 32, 64), shares, (False, True)):
+    for d, (share, factor), causal in product((2, 5, 8, 32, 64), shares, (False, True)):
         n = round(2 * factor * (1 + causal) * 1.3**d)
         rows.append((d, share, causal, n if n <= 1e6 else np.nan))
     return table("gaussian_law", rows).astype({"n": float})

@@ -389,7 +389,9 @@ def test_a_table_is_held_against_the_paper_s_mean_over_as_many_layers_as_there_a
 
 
 def test_no_key_at_all_has_the_exact_interval_of_as_many_keys():
-    rows = verdict_on("heads", **with_keys(0.7, 0.0, make=in_heads))[1].rows
+    row = verdict_on("heads", **with_keys(0.7, 0.0, make=in_heads))[1]
+    assert row.statement.endswith("Here d_head = 2 and n = 1,000 keys.")
+    rows = row.rows
     for place, n in (("layernorm head causal", 96_000), ("layernorm head causal, layer 1", 24_000)):
         assert rows[place].ci_high == approx(100 * (1 - 0.025 ** (1 / n)))
         assert rows[place].statistic == f"unselectable keys, 0 of {n:,}"

@@ -58,6 +58,11 @@ def test_the_grid_names_its_rows_and_shows_the_angle_of_a_random_direction():
     panels = np.array(figure.axes).reshape(5, 4)
     names = [axes.get_ylabel().partition("\n")[0] for axes in panels[:, 0]]
     assert names == ["d8", "d3", "d8_uniform", "mine", "crossed"]
+    columns = [axes.get_title().partition("\n")[0] for axes in panels[0]]
+    assert columns == ["test loss", "test accuracy (%),", "angle of queries to", "1 − perplexity of"]
+    assert [axes.get_yscale() for axes in panels[0]] == ["log", "function", "linear", "log"]
+    lengths = np.diff(panels[0, 1].transData.transform([(0, 1 - error) for error in (0.2, 0.1, 0.05)])[:, 1])
+    assert lengths[0] == pytest.approx(lengths[1]), "half of the errors is one length everywhere"
     angles = [named(axes, "random direction")[0].get_ydata()[0] for axes in panels[:2, 2]]
     assert angles == [pytest.approx(72.6, abs=0.05), pytest.approx(57.296, abs=1e-3)]  # one radian in three
     assert "LayerNorm, 2 to 6 seeds" in labels(figure)

@@ -35,7 +35,7 @@ def table(tmp_path):
     frame.loc[[LACKING, OPEN, UNKNOWN], NUMBERS] = np.nan
     frame.loc[[LACKING, OPEN, UNKNOWN], ["verdict", "also_passed_by"]] = ["not tested", None]
     frame.loc[[LACKING, UNKNOWN], "n_seeds"] = 0
-    path = tmp_path / "here/parquet/claims.parquet"
+    path = tmp_path / "default/parquet/claims.parquet"
     store.write(frame, "claims", path, {"config": "{}", "git_commit": "0"})
     return path
 
@@ -70,6 +70,7 @@ def test_the_verdict_and_the_number_of_the_kept_run_stand_beside_it(kept, table)
     assert (shown[OPEN], shown[UNKNOWN]) == (f"not tested {FOUND_OPEN}", "not run here")
     assert words(report.find(f".//article[@id='{LACKING}']/header/p")) == f"not run here {FOUND}"
     assert "kept run" not in "".join(text for text in shown.values() if not text.startswith("not "))
+    assert "“Not run here”: " in words(report) and "; more seeds, " in words(findings)
     (effect,) = [row for row in rows(findings) if row[:1] == ["steps without the projection"]]
     assert effect[1].replace("\u00a0", " ") == "kept run: 2.25× [1.75, 2.88]"
     assert effect[-1] == "not run here; kept run: partial"

@@ -84,6 +84,9 @@ def test_a_reproduction_without_the_rows_says_so(table):
 # What readers see
 
 SEEN = """
+convergence | @single | d | d_model
+convergence | @single | learning rate | base_learning_rate
+convergence | @single | test loss | test_loss
 convergence | @single | reached it | reached, runs
 convergence | @single | median steps | median_steps
 convergence | @single | ratio to LayerNorm | ratio_to_layernorm, ratio_low.replace(0, -@inf), ratio_high
@@ -95,6 +98,7 @@ rates | runs > 0 | steps to test loss 0.5 | steps, steps_low, steps_high
 widths | pairs >= 0 | test accuracy (%) | 100 * test_accuracy
 widths | pairs >= 0 | cost (points) | cost.where(variant != 'scale'), cost_low, cost_high
 widths | pairs >= 0 | pairs | pairs
+size_and_projection | effect == 'size' | learning rate | base_learning_rate
 size_and_projection | effect == 'size' | of | step.fillna(0.5)
 size_and_projection | effect == 'size' | size | mean, low, high
 size_and_projection | effect == 'projection' | projection | mean, low, high
@@ -107,6 +111,8 @@ baselines | seeds >= 0 | no attention | no_attention_loss
 baselines | seeds >= 0 | below unigram by | @gain, @gain_low, @gain_high
 baselines | seeds >= 0 | attention is worth | @worth, @worth_low, @worth_high
 losses_by_rate | runs > 0 | steps | steps
+losses_by_rate | runs > 0 | learning rate | base_learning_rate
+losses_by_rate | runs > 0 | runs | runs
 losses_by_rate | runs > 0 | diverged | diverged
 losses_by_rate | runs > 0 | learnt to attend | learnt
 losses_by_rate | runs > 0 | training loss | train_loss
@@ -114,12 +120,14 @@ losses_by_rate | runs > 0 | validation loss | valid_loss, valid_loss_low, valid_
 table_3 | occurrences >= 10 * 2 * 2 | occurrences × layers × seeds | occurrences
 table_3 | occurrences >= 10 * 2 * 2 | unselectable, untrained (%) | initial_percent
 table_3 | occurrences >= 10 * 2 * 2 | unselectable, trained (%) | final_percent
+ceilings_by_token | contexts >= 3 | occurrences | occurrences
 ceilings_by_token | contexts >= 3 | contexts | contexts
 ceilings_by_token | contexts >= 3 | less than ½ (%) | percent, low.clip(0), high.clip(0, 100)
 ceilings_by_token | contexts >= 3 | median ceiling | ceiling
 ceilings_by_token | contexts >= 3 | most received | received
-gaussian_law | share == 0.1 and not causal | 10 % | n
-gaussian_law | share == 0.5 and causal | 50 %, causal | n
+gaussian_law | share == 0.1 and not causal and d != 5 | d | d
+gaussian_law | share == 0.1 and not causal and d != 5 | 10 % | n
+gaussian_law | share == 0.5 and causal and d != 5 | 50 %, causal | n
 """
 """Table, rows of its CSV file, heading, and the numbers below it: a mean and perhaps its interval, or counts."""
 SHORT = {
@@ -130,6 +138,9 @@ SHORT = {
 }
 BETWEEN = {"table_3": slice(20, None), "ceilings_by_token": slice(10, -10)}
 """Rows that readers do not see, of tables that show the first alone, or the first and the last."""
+WORDS = {"experiment": ("experiment", str), "model": ("model", str), "norm": ("variant", label)}
+WORDS["token"] = ("token", readable.token_text)
+"""By heading, the column of the CSV file whose words stand below it, and how they are written."""
 
 
 def reads(cell: str, *values: float, alike: bool = False) -> None:
@@ -162,9 +173,12 @@ def test_cells_show_the_numbers_of_their_rows(line):
     (name, where, heading, values), inf = line.split(" | "), np.inf  # noqa: F841, for the values
     frame = of_random(name).frame.query(where)
     rows = frame.drop(frame.index[BETWEEN.get(name, slice(0))])
-    cells = pd.concat([grid[heading] for grid in grids(of_random(name)) if heading in grid])
+    seen = pd.concat([grid for grid in grids(of_random(name)) if heading in grid])
     numbers = [rows.eval(value, engine="python") for value in re.split(r", (?![^(]*\))", values)]
-    for cell, *of_row in zip(cells, *numbers, strict=True):
+    for words in {*WORDS} & {*seen}:
+        column, shown_as = WORDS[words]
+        assert [*seen[words]] == [*rows[column].map(shown_as)]
+    for cell, *of_row in zip(seen[heading], *numbers, strict=True):
         reads(cell, *of_row, alike=name == "ceilings_by_token")
 
 
@@ -213,7 +227,10 @@ def test_shares_of_keys_have_a_column_for_each_layer_and_those_of_the_paper_besi
     title, grid = [pair for pair in pairwise(parts) if isinstance(pair[1], pd.DataFrame)][int(number)]
     assert rows.model.iloc[0] in title.lower() or column == "model"
     assert ("the keys before them" in title) == (" and causal" in where)
-    assert "900 to 910 tokens" in title or "exact" in where or column == "model"
+    tokens = {"table_3": "950 to 960", "table_4": "957 to 967"}.get(name, "900 to 910")
+    assert f" {tokens} tokens" in (parts[0] if name == "table_3" else title) or "after_norm_exact" in where
+    assert ("eps = 0" in title) == ("exact" in where)
+    assert (f"d_head = {2 if 'gpt' in where else 16})" in title) == (name == "heads")
     names = {"variant": label, "site": lambda site: sites.get(site, "after LayerNorm"), "model": str}[column]
     cells = grid.set_index([grid.columns[0], "weights"])
     for (value, checkpoint), part in rows.groupby([column, "checkpoint"]):
@@ -260,6 +277,10 @@ def test_ceilings_are_shown_by_share_or_quantile_set_of_queries_and_layer():
             mean, low, high = estimate(part.quantiles.str[CEILING_QUANTILES.index(quantile)])
             reads(tails.loc[place, f"layer {layer:g}"], mean, max(low, 0), min(high, 1), alike=True)
     assert below.size == len(shares) and tails.size == 3 * 2 * 3
+    assert len(grids(of_random("ceilings"))[3]) == 3 * 3, "of any query, where no norm is known"
+    titles = [part for part in of_random("ceilings").parts[::4] if " contexts of " in part]
+    for title, (context, d) in zip(titles, ((4, 32), (1, 64)), strict=True):
+        assert f": {context} contexts of 30 keys, heads of {d} dimensions" in title
 
 
 @pytest.mark.parametrize("contexts", [3, 2])
@@ -283,7 +304,7 @@ OPEN = "reproduced; untrained models pass too; p = 0.051 with Holm's correction"
 CLAIMS = {
     "faster": ["partial", "3.00× [1.73, ∞]", "3 times", "1.00× [0.111, 9.00] (scale)", "8", "50 % [25, ∞]"],
     "accurate": ["not tested", "4.00 points [−8.00, 12.0]", "–", "scale", "–", "−50 % [100, −150]"],
-    "table_1": [OPEN, "100 % [90.0, 110]", "–", "10.0 % [8.00, 12.0] (scale)", "6", "500 % [450, 550]"],
+    "table_1": [OPEN, "100 % [90.0, 110]", "–", "10.0 % [8.00, 12.0] (scale)", "1,300", "500 % [450, 550]"],
     "geometry": ["holds", "1.00 [0, 2.00]", "–", "scale", "7", "33 % [0, 67]"],
     "loss_gap": ["not run here", "–", "–", "scale", "–", "–"],
 }
@@ -293,7 +314,7 @@ def test_claims_are_shown_with_units_controls_and_the_effect_over_the_reported_o
     """The effect of a ratio is its logarithm: log 3 / log 9. Holm's correction opens the verdict on an effect alone."""
     table = RANDOM["claims"].assign(statement="It's W_O - 1", statistic="steps", control="scale; another")
     table["paper_value"] = table.claim.map({"faster": "3 times"})
-    table["n_seeds"], table["p_holm"] = [8, 1, 6, 1, 7, 0], [0.5, 0.5, 0.051, 1, 0.049, 0.5]
+    table["n_seeds"], table["p_holm"] = [8, 1, 1300, 1, 7, 0], [0.5, 0.5, 0.051, 1, 0.049, 0.5]
     (shown,) = grids(made("claims", {"claims": table}))
     rows = [[cell.replace("\u00a0", " ") for cell in row] for row in shown.to_numpy().tolist()]
     assert {row[0]: row[3:] for row in rows} == CLAIMS
@@ -353,5 +374,8 @@ def test_two_reproductions_are_compared_claim_by_claim(tmp_path):
     assert (written["faster"], written["table_1"]) == (1.5, 115) and np.isnan(written["geometry"])
     row = "| table_1 | 100 % [90.0, 110], reproduced | 115 % [110, 120], reproduced |"
     assert row in " ".join(outs[1].read_text(encoding="utf-8").split())
+    store.write(kept, "claims", tmp_path / "kept/mine/parquet/claims.parquet", {})
+    folders = tmp_path / "mine", tmp_path / "kept/mine"
+    assert len(compare(*folders, *outs)) == 4 and all(f" {each} " in outs[1].read_text() for each in folders)
     with pytest.raises(ValueError, match="never has no verdicts; run snakemake"):
         compare(tmp_path / "never", tmp_path / "kept", *outs)
