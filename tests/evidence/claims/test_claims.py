@@ -19,7 +19,7 @@ from layernorm_roles.evidence.claims.comparison import Comparison, Outcome, Valu
 def test_an_empty_run_has_a_row_for_every_claim_and_says_what_is_missing():
     table, comparisons = claims.judge({})
     assert len(table) == len(claims.CLAIMS) == table.claim.nunique() and comparisons.empty
-    assert set(table.verdict) == {"not tested"}
+    assert set(table.verdict) == {"not tested"} and set(table.n_seeds) == {0}
     assert table.reason.str.contains(r"This run has no \w+").all()
 
 

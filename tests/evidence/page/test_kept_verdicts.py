@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from tiny_world import claims, parsed, rows, settings, words
+from tiny_world import OPTIONS, claims, parsed, rows, settings, words
 
 from layernorm_roles import exhibits, files, store
 from layernorm_roles.evidence import draw
-from layernorm_roles.evidence.claims import CLAIMS, quantities
+from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.page import page
 
 NUMBERS = ["measured", "ci_low", "ci_high", "control_measured", "control_low", "control_high"]
@@ -43,7 +43,7 @@ def table(tmp_path):
 def planned(kept) -> dict[str, dict]:
     here = exhibits.Exhibits("results/here", settings(), ("majority_metrics",))
     sources = {"majority_metrics": ("majority", "hash")}
-    return exhibits.plans(here, sources, "", exhibits.Exhibits.kept(kept).verdicts)
+    return exhibits.plans(here, sources, OPTIONS, exhibits.Exhibits.kept(kept).verdicts)
 
 
 def pages(of: dict, table):
@@ -98,15 +98,15 @@ def test_without_a_kept_run_the_pages_are_whole_too(kept, table, tmp_path):
     assert judgements(report)[LACKING] == "not run here"
     assert "kept run" not in words(report) + words(findings) and "Not decided." in words(findings)
     assert {job for job, each in with_kept.items() if each != plans[job]} == {"draw/verdicts", "page"}
+    assert plans["draw/verdicts"]["made_by"].keys() == {"claims"}
+    tables = ["majority_metrics", "claims", "comparisons"]
+    figures = ["majority_by_rate", "majority_curves", "claims_forest"]
+    shown = {"tables": tables, "figures": figures, "options": OPTIONS}
+    assert plans["page"].items() >= shown.items()
 
 
-def test_runs_that_cannot_tell_are_no_lack_of_runs():
-    chosen = pd.Series([0.1, 0.3, 0.3])
-
-    def at_the_end(*_):
-        quantities.refuse_rate_at_grid_end(chosen == 0.3, chosen, "LayerNorm")
-
-    for test, runs in ((at_the_end, 3), (CLAIMS[0].test, 0)):
-        of = CLAIMS[0].model_copy(update={"test": test, "tables": () if runs else CLAIMS[0].tables})
-        row = of.row(of.judge({}), {})
-        assert (row["verdict"], row["n_seeds"]) == ("not tested", runs)
+def test_a_workflow_ends_with_how_often_there_is_each_verdict(kept):
+    files.write_text(kept / "report.html", "")
+    words = f"{len(CLAIMS) - 2} partial, 1 holds, 1 not tested"
+    report = f"The report: {kept}/report.html"
+    assert exhibits.Exhibits.kept(kept).ending() == [f"{kept}: {len(CLAIMS)} claims: {words}", report]

@@ -19,6 +19,7 @@ from tiny_world import vectors as table_of_vectors
 from layernorm_roles import files, store
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
+from layernorm_roles.evidence.figures.style import looks_of
 from layernorm_roles.evidence.page import page as report
 from layernorm_roles.evidence.page import sections, vectors
 from layernorm_roles.evidence.page.findings import TEXT
@@ -99,7 +100,6 @@ def test_hostile_names_stay_text(tree, world):
     assert HOSTILE not in world.page
     scripts = [script.text for script in tree.iter("script")]
     assert len(scripts) == 3, "the data of the view, and the page's own scripts"
-    assert "alert" not in scripts[1] + scripts[2]
     assert any(HOSTILE in view["name"] for view in json.loads(scripts[0])["views"])
     shown = words(tree.find("body"))
     assert f"Reproduction “{FOLDER}”" in shown
@@ -121,6 +121,7 @@ def test_every_claim_is_there_with_verdict_numbers_control_and_setting(articles,
         assert article.find(".//a[@href]").text == row.verdict
         assert shown["Claimed in"] == words_of(claim.source)
         first, again = repeated.get(claim.name), f"… {claim.source.rpartition('; ')[2]}"
+        assert article.get("class") == row.verdict.replace(" ", "-") + " again" * bool(first)
         assert words(article.find("header")[0]) == words_of(again if first else claim.statement)
         known = row.setting == table.setting.get(first)
         assert shown.get("Setting", "as above") == ("as above" if known else row.setting)
@@ -150,13 +151,16 @@ def test_every_claim_is_there_with_verdict_numbers_control_and_setting(articles,
 
 def test_the_table_of_verdicts_has_a_row_for_each_claim_and_every_word_is_counted_and_defined(tree, world):
     table = store.read(world.inputs["claims"], "claims").set_index("claim")
-    by_name, places = {claim.name: claim for claim in CLAIMS}, []
+    by_name, places, first = {claim.name: claim for claim in CLAIMS}, [], None
     for row in tree.findall(".//tr[@data-verdict]"):
         name = row.find(".//a").get("href")[1:]
         of, claim, (*cells,) = table.loc[name], by_name[name], map(words, row.iter("td"))
         data = [row.get(f"data-{name}") for name in ("verdict", "runs", "source")]
         assert data == [of.verdict, str(of.n_seeds), source_of(of.source)["name"]]
         again = f"… {claim.source.rpartition('; ')[2]}" * row.get("class").endswith("again")
+        first = first if again else claim
+        alike = bool(again and claim.paper_value and claim.paper_value == first.paper_value)
+        assert (row[1].get("class") == "same") == alike, "said once"
         assert cells[0] == "".join(map(words_of, (again, claim.statement, claim.statistic)))
         assert cells[1] == (words_of(claim.paper_value) or "–") and len(cells) == 6
         if of.verdict == Verdict.NOT_TESTED:
@@ -183,13 +187,10 @@ def test_repeated_claims_stand_below_the_claim_that_they_repeat(tree):
     assert found["table_1"] == ["table_1_bytes", "table_1_paper_rate"] and found["loss_gap_keys"] == []
     assert found["placement"] == [], "its neighbours make statements of their own"
     assert [link.get("href")[1:] for link in tree.findall(".//nav/ul/li/ul/li/a")] == [*found]
-    holders = {
-        each: part for part in tree.iter("article") for each in (*part.iter("figure"), *part.iter("details"))
-    }
     of = {
-        each.get("id").removeprefix("table-"): part.get("id")
-        for each, part in holders.items()
-        if each.get("id")
+        each.get("id", "").removeprefix("table-"): part.get("id")
+        for part in tree.iter("article")
+        for each in (*part.iter("figure"), *part.iter("details"))
     }
     wanted = {name for claim in CLAIMS if claim.name in found for name in (*claim.figures, *claim.shown)}
     assert {of[name] for name in wanted & of.keys()} <= {*found}, (
@@ -253,7 +254,7 @@ def test_texts_of_readable_tables_are_escaped():
 
 
 def test_the_comparisons_behind_a_claim_are_rows(world, tmp_path):
-    asked = ("×", 10, "at least 1.73")
+    asked = ("×", 1300, "at least 1.73")
     compared = [
         ("faster", 2, "c over b", "loss", 0.895, 0.842, 0.953, *asked, False, "control"),
         ("faster", 1, "a over b", "steps", 2.39, 2.04, 2.81, *asked, True, "effect"),
@@ -266,9 +267,9 @@ def test_the_comparisons_behind_a_claim_are_rows(world, tmp_path):
     tables = [*world.plan["tables"], path.stem]
     found = rows(parsed(written(world, tmp_path, {path.stem: path}, tables=tables)))
     of_faster = [
-        ["a over b", "steps", "2.39× [2.04, 2.81]", "at least 1.73", "yes", "10"],
-        ["c over b", "loss", "0.895× [0.842, 0.953]", "at least 1.73", "no", "10"],
-        ["d over b", "loss", "1.50× [0.500, 2.50]", "at least 1.73", "open", "10"],
+        ["a over b", "steps", "2.39× [2.04, 2.81]", "at least 1.73", "yes", "1,300"],
+        ["c over b", "loss", "0.895× [0.842, 0.953]", "at least 1.73", "no", "1,300"],
+        ["d over b", "loss", "1.50× [0.500, 2.50]", "at least 1.73", "open", "1,300"],
     ]
     assert [row for row in found if row[3:4] == ["at least 1.73"]] == of_faster
     assert found.count(["c − b", "angle", "59.0°", "", "", ""]) == 1
@@ -279,7 +280,8 @@ def test_the_view_has_the_experiments_in_three_dimensions_whatever_their_names(t
     assert list(views) == ["three layernorm", "three scale", f"three {HOSTILE}"]
     for name, said in (("layernorm", "all keys lie on one plane"), ("scale", "do not lie on a plane")):
         assert said in views[f"three {name}"]["text"]
-    assert len({view["colour"] for view in views.values()}) == 3
+    colours = {name.partition(" ")[2]: view["colour"] for name, view in views.items()}
+    assert colours == {name: look["color"] for name, look in looks_of([*colours]).items()}
     texts = [re.split("[:;]", run["text"]) for run in views["three layernorm"]["runs"]]
     assert [text[0] for text in texts] == [f"LayerNorm, seed {seed}" for seed in (0, 1, 2)]
     assert len({text[2] for text in texts}) == 3, "each run has an angle of its own"
@@ -341,6 +343,8 @@ def test_the_findings_have_the_figures_of_decided_sections_once(world, tmp_path,
     assert [words(each) for each in page.iter("h2")] == [
         f"{place}. {words_of(headline)}" for place, headline in enumerate(headlines, start=1)
     ]
+    for name, caption in zip(figures, page.iter("figcaption"), strict=True):
+        assert words(caption) == words_of(FIGURES[name].caption).partition(". ")[0].rstrip(".") + "."
     for link, each in zip(page.findall(".//a[@class='verdict']"), shown, strict=True):
         assert link.get("href") == f"report.html#{each['claim']}" and verdicts[each["claim"]] in link.text
 

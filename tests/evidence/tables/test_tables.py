@@ -321,15 +321,21 @@ def test_claims_are_shown_with_units_controls_and_the_effect_over_the_reported_o
     assert {tuple(row[1:3]) for row in rows} == {("It’s W_O − 1", "steps")}
 
 
-def test_files_hold_the_numbers_in_full_precision_and_the_table_to_read(tmp_path):
+def test_files_hold_the_numbers_in_full_precision_and_the_table_to_read(tmp_path, monkeypatch):
+    """Norms of the settings are called by what they compute."""
+    monkeypatch.setattr(legends, "_SCALED", {})
     path, names = tmp_path / "language_model_metrics.parquet", ("baselines", "losses_by_rate")
-    store.write(RANDOM[path.stem], path.stem, path, {})
+    tables = {path.stem: RANDOM[path.stem].replace({"variant": {"layernorm_shrunk": "mine"}})}
+    store.write(tables[path.stem], path.stem, path, {})
     outs = [tmp_path / file for name in names for file in shown.TABLES[name].files]
-    draw_groups({"settings": {}, "groups": ["language_model"]}, [path], outs)
+    norms = {"mine": {"like": "projection", "factor": 35.0, "part": "both"}}
+    draw_groups({"settings": {"norms": norms}, "groups": ["language_model"]}, [path], outs)
     for name in names:
-        pd.testing.assert_frame_equal(pd.read_csv(tmp_path / f"tables/{name}.csv"), made(name).frame)
+        again = made(name, tables)
+        pd.testing.assert_frame_equal(pd.read_csv(tmp_path / f"tables/{name}.csv"), again.frame)
         text = (tmp_path / f"tables/{name}.md").read_text(encoding="utf-8")
-        assert text == readable.markdown(made(name).parts)
+        assert text == readable.markdown(again.parts) and "mine" not in text
+        assert ("35 × projection only" in text) == (name == "baselines")
 
 
 def test_no_token_is_listed_among_those_that_get_least_and_those_that_get_most():
@@ -338,18 +344,6 @@ def test_no_token_is_listed_among_those_that_get_least_and_those_that_get_most()
     table = made("ceilings_by_token", {"token_ceilings": ceilings[ceilings.token.isin(often)]})
     least, most = grids(table)
     assert (len(least), len(most)) == (10, 4) and not {*least.token} & {*most.token}
-
-
-def test_norms_of_the_settings_are_called_by_what_they_compute(tmp_path, monkeypatch):
-    monkeypatch.setattr(legends, "_SCALED", {})
-    path, out = tmp_path / "language_model_metrics.parquet", tmp_path / "tables/baselines.md"
-    store.write(RANDOM[path.stem].replace({"variant": {"layernorm_shrunk": "mine"}}), path.stem, path, {})
-    norms = {"mine": {"like": "projection", "factor": 35.0, "part": "both"}}
-    draw_groups(
-        {"settings": {"norms": norms}, "groups": ["language_model"]}, [path], [out, out.with_suffix(".csv")]
-    )
-    text = out.read_text(encoding="utf-8")
-    assert "35 × projection only" in text and "mine" not in text
 
 
 def test_two_reproductions_are_compared_claim_by_claim(tmp_path):
