@@ -388,6 +388,15 @@ def test_a_table_is_held_against_the_paper_s_mean_over_as_many_layers_as_there_a
     assert verdict_on("table_1", **few)[1].reported == approx((51.0 + 32.2) / 2)
 
 
+def test_comparisons_say_what_is_asked_of_a_layer_and_what_is_taken_away():
+    rows = verdict_on("table_1", **with_keys())[1].rows
+    asked = [rows[f"projection after_norm, layer {layer}"].asked for layer in (1, 2, 3, 4)]
+    assert asked == [f"at least {share / 2:.3g}" for share in (51.0, 32.2, 34.7, 36.8)]
+    rows = verdict_on("gap_is_attention", **paper_rate())[1].rows
+    words = "no_attention minus projection, {} 0.25 times (no_attention minus layernorm)".format
+    assert rows[words("less")].estimate < 0 < rows[words("plus")].estimate
+
+
 def test_no_key_at_all_has_the_exact_interval_of_as_many_keys():
     row = verdict_on("heads", **with_keys(0.7, 0.0, make=in_heads))[1]
     assert row.statement.endswith("Here d_head = 2 and n = 1,000 keys.")

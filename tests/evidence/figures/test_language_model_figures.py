@@ -165,6 +165,7 @@ def test_dose_and_response_has_a_mark_for_each_run_and_shows_those_that_do_not_g
     ]
     assert [len({*y}) for (_, y) in (points.T for points in stack)] == [2], "two runs of one size"
     assert [text.get_text() for text in figure.axes[0].texts] == ["not by step 400"]
+    assert figure.axes[0].get_xlabel().endswith("at step 40"), "a tenth of the training"
     titles = [axes.get_title() for axes in figure.axes]
     assert titles == [f"gpt_paper_rate, {len(found)} runs", "majority task, 7 runs"]
     other = metrics.assign(experiment="d3")

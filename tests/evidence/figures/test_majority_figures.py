@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import random_world as world
+from matplotlib.colors import to_hex
 from reading import curve, labels, named
 from recomputed_tables import RECOMPUTED
 from scipy import stats
@@ -85,6 +86,8 @@ def test_trained_keys_and_queries_and_their_lengths_are_drawn(figure, variant):
     for place, (kind, word) in enumerate({"key": "keys", "query": "queries"}.items()):
         np.testing.assert_allclose(points[place], vectors(variant, kind))
         (strip_points,) = [c for c in strip.collections if c.get_offsets()[0][1] == rows.index(word)]
+        colour = to_hex(BUILT_IN[variant].colour) if kind == "key" else "#000000"
+        assert {to_hex(c.get_facecolor()[0]) for c in (axes.collections[1 + place], strip_points)} == {colour}
         lengths = np.linalg.norm(vectors(variant, kind), axis=1)
         np.testing.assert_allclose(np.array(strip_points.get_offsets())[:, 0], lengths)
     both = [vectors(name, kind) for name in ("layernorm", "scale_released") for kind in ("key", "query")]
@@ -132,6 +135,7 @@ def test_the_cross_shows_its_cells_main_effects_and_interaction():
             assert [round(place) for place in x] == [places["1/√d (small)"], places["√d (large)"]]
             np.testing.assert_allclose(y, at.dropna()[pair].mean())
         marks = [mark for mark in named(right, f"effect at {title}") if len(mark.get_xdata()) == 1]
+        assert {mark.get_markerfacecolor() for mark in marks} == {"white" if step < 6000 else "black"}
         drawn = {rows[round(float(mark.get_ydata()[0]))]: float(mark.get_xdata()[0]) for mark in marks}
         assert drawn == pytest.approx(effects[step].to_dict())
 

@@ -54,13 +54,15 @@ def test_the_code_makes_of_the_kept_tables_what_is_recomputed_and_what_readers_h
         agree(table.frame, RECOMPUTED[name](TABLES))
 
 
-@pytest.mark.parametrize("contexts", [12, 5])
+@pytest.mark.parametrize("contexts", [12, 5, 0])
 def test_sentences_are_marked_where_their_tokens_are_unselectable(contexts):
     """Of twelve sentences with unselectable tokens eight are shown, of five all."""
     tokens = RANDOM["sentence_tokens"]
     tokens = tokens.assign(verdict=tokens.verdict.where(tokens.context < contexts, "selectable"))
     tables = {"sentence_tokens": tokens, "key_selectability": RANDOM["key_selectability"]}
-    (listed,) = [part for part in made("table_3", tables).parts if isinstance(part, list)]
+    parts = made("table_3", tables).parts
+    assert any("no sentence has" in part for part in parts if isinstance(part, str)) == (not contexts)
+    (listed,) = [part for part in parts if isinstance(part, list)] or [[]]
     for sentence, tokens in zip(listed, sentences(tables), strict=True):
         whole = [(c, marked) for text, marked in tokens for c in text if not c.isspace() and c != "\ufffd"]
         pieces = enumerate(re.split("[⟦⟧]", sentence))
@@ -227,8 +229,9 @@ def test_shares_of_keys_have_a_column_for_each_layer_and_those_of_the_paper_besi
     title, grid = [pair for pair in pairwise(parts) if isinstance(pair[1], pd.DataFrame)][int(number)]
     assert rows.model.iloc[0] in title.lower() or column == "model"
     assert ("the keys before them" in title) == (" and causal" in where)
-    tokens = {"table_3": "950 to 960", "table_4": "957 to 967"}.get(name, "900 to 910")
-    assert f" {tokens} tokens" in (parts[0] if name == "table_3" else title) or "after_norm_exact" in where
+    tokens = {"table_3": "Sentences of 950 to 960", "table_4": "Sentences of 957 to 967"}
+    tokens = tokens.get(name, "Contexts of 900 to 910") + " tokens"
+    assert tokens in (parts[0] if name == "table_3" else title) or "after_norm_exact" in where
     assert ("eps = 0" in title) == ("exact" in where)
     assert (f"d_head = {2 if 'gpt' in where else 16})" in title) == (name == "heads")
     names = {"variant": label, "site": lambda site: sites.get(site, "after LayerNorm"), "model": str}[column]
@@ -283,10 +286,18 @@ def test_ceilings_are_shown_by_share_or_quantile_set_of_queries_and_layer():
         assert f": {context} contexts of 30 keys, heads of {d} dimensions" in title
 
 
+def test_the_law_of_widths_has_all_rivals_before_earlier_ones_and_says_where_it_ends():
+    (grid, note, *_), shares = of_random("gaussian_law").parts, ["1 %", "10 %", "50 %"]
+    assert [*grid] == ["d", *shares, *(f"{share}, causal" for share in shares)]
+    assert f"more than {RANDOM['gaussian_law'].n.max():,.0f} keys" in note
+
+
 @pytest.mark.parametrize("contexts", [3, 2])
 def test_tokens_of_three_contexts_are_listed_or_of_all_where_there_are_fewer(contexts):
     table = RANDOM["token_ceilings"].query("context < @contexts")
-    assert sum(map(len, grids(made("ceilings_by_token", {"token_ceilings": table})))) == 20
+    listed = made("ceilings_by_token", {"token_ceilings": table})
+    assert sum(map(len, grids(listed))) == 20
+    assert f"minilm, layer {listed.frame.layer[0]}, " in listed.parts[0]
 
 
 def test_cut_heads_have_a_row_for_each_number_of_dimensions():
@@ -305,7 +316,7 @@ CLAIMS = {
     "faster": ["partial", "3.00× [1.73, ∞]", "3 times", "1.00× [0.111, 9.00] (scale)", "8", "50 % [25, ∞]"],
     "accurate": ["not tested", "4.00 points [−8.00, 12.0]", "–", "scale", "–", "−50 % [100, −150]"],
     "table_1": [OPEN, "100 % [90.0, 110]", "–", "10.0 % [8.00, 12.0] (scale)", "1,300", "500 % [450, 550]"],
-    "geometry": ["holds", "1.00 [0, 2.00]", "–", "scale", "7", "33 % [0, 67]"],
+    "geometry": ["holds", "1.00 [−0.0100, 2.00]", "–", "scale", "7", "33 % [0, 67]"],
     "loss_gap": ["not run here", "–", "–", "scale", "–", "–"],
 }
 
@@ -361,7 +372,7 @@ def test_two_reproductions_are_compared_claim_by_claim(tmp_path):
         "faster: another verdict, intervals apart; mine: 3.00× [1.73, ∞], partial; kept: 1.50× [1.25, 1.62], holds",
         "accurate: intervals apart; mine: 4.00 points [−8.00, 12.0], not tested; "
         "kept: 14.0 points [13.0, 15.0], not tested",
-        "geometry: in one of them only; mine: 1.00 [0, 2.00], holds; kept: –",
+        "geometry: in one of them only; mine: 1.00 [−0.0100, 2.00], holds; kept: –",
         "loss_gap: in one of them only; mine: –; kept: not tested",
     ]
     written = pd.read_csv(outs[0]).set_index("claim").measured_other
