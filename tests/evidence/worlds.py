@@ -300,12 +300,12 @@ PRETRAINED_N = 200
 
 
 def pretrained_keys(shares, contexts=4, undecided=0.0, model="minilm") -> pd.DataFrame:
-    """Unselectable keys for each (site, dimensions): one share or one a layer, a little more by context."""
+    """Unselectable keys for each (site, dimensions): one share or one a layer, more by context, less by head."""
     rows = []
     for place, context, layer, head in product(shares, range(contexts), (1, 2), (0, 1)):
         site, d = place
         parts = of_layer(shares[place], layer), undecided * (site == "head")
-        counts = [round(PRETRAINED_N * part * (1 + 0.02 * context)) for part in parts]
+        counts = [round(PRETRAINED_N * part * (1 + 0.02 * context - 0.1 * head)) for part in parts]
         rows.append((model, context, layer, site, head, False, PRETRAINED_N, d, *counts, 1e-3, 1e-12))
     return table("pretrained_keys", rows).astype({"head": "Int64"})
 
