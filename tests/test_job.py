@@ -104,9 +104,10 @@ WAITS = script("print('ready', flush=True)\ntime.sleep(100)")
 def test_a_signal_ends_a_job_that_leaves_nothing_half_written_and_no_traceback(tmp_path, number):
     command = [sys.executable, "-c", WAITS]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    if number == signal.SIGTERM:  # as a shell starts a job with &, which Ctrl-C does not end
-        pipes["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with subprocess.Popen(command, cwd=tmp_path, **pipes) as process:
+    # Against SIGTERM as a shell starts a job with &, which Ctrl-C does not end; and these tests may have been started so.
+    before = signal.SIG_IGN if number == signal.SIGTERM else signal.default_int_handler
+    start = {"preexec_fn": lambda: signal.signal(signal.SIGINT, before)}
+    with subprocess.Popen(command, cwd=tmp_path, **pipes, **start) as process:
         try:
             assert process.stdout.readline() == "ready\n" and list(tmp_path.glob("held_*"))
             process.send_signal(signal.SIGINT)

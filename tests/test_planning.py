@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections import Counter
 from itertools import product
 from pathlib import Path
 
@@ -229,10 +228,6 @@ def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):
     kept = Exhibits.kept(ROOT / "results/published")
     assert "majority_metrics" in kept.tables and "claims" not in kept.tables
     assert {"figure_1a", "figure_4a", "claims_forest"} <= {Path(file).stem for file in kept.pictures}
-    number, verdicts = len(kept.verdicts), Counter(each["verdict"] for each in kept.verdicts.values())
-    first, second = kept.ending()
-    assert first.startswith(f"{kept.folder}: {number} claims: ") and second.endswith("published/report.html")
-    assert first.endswith(", ".join(f"{number} {verdict}" for verdict, number in verdicts.most_common()))
     assert [Path(file).stem for file in kept.judged] == [*kept.tables, "claims", "comparisons"]
     assert [Path(file).stem for file in kept.read_by("random_keys")] == ["gaussian_law", "random_keys"]
     plans = exhibits.plans_of_kept(kept)

@@ -300,12 +300,12 @@ PRETRAINED_N = 200
 
 
 def pretrained_keys(shares, contexts=4, undecided=0.0, model="minilm") -> pd.DataFrame:
-    """Unselectable keys for each (site, dimensions): one share or one a layer, a little more by context."""
+    """Unselectable keys for each (site, dimensions): one share or one a layer, more by context, less by head."""
     rows = []
     for place, context, layer, head in product(shares, range(contexts), (1, 2), (0, 1)):
         site, d = place
         parts = of_layer(shares[place], layer), undecided * (site == "head")
-        counts = [round(PRETRAINED_N * part * (1 + 0.02 * context)) for part in parts]
+        counts = [round(PRETRAINED_N * part * (1 + 0.02 * context - 0.1 * head)) for part in parts]
         rows.append((model, context, layer, site, head, False, PRETRAINED_N, d, *counts, 1e-3, 1e-12))
     return table("pretrained_keys", rows).astype({"head": "Int64"})
 
@@ -380,7 +380,7 @@ def projection_shift(moved: float) -> pd.DataFrame:
 def gaussian_law() -> pd.DataFrame:
     """Thresholds that grow by half from one dimension to the next, and end at a million keys."""
     rows, shares = [], ((0.01, 1), (0.1, 4), (0.5, 16))
-    for d, (share, factor), causal in product((2, 8, 32, 64), shares, (False, True)):
+    for d, (share, factor), causal in product((2, 5, 8, 32, 64), shares, (False, True)):
         n = round(2 * factor * (1 + causal) * 1.3**d)
         rows.append((d, share, causal, n if n <= 1e6 else np.nan))
     return table("gaussian_law", rows).astype({"n": float})

@@ -1,10 +1,8 @@
-"""Best learning rates, baselines and marked sentences of language models."""
+"""Best learning rates and baselines of language models."""
 
 import pandas as pd
 import pytest
 import worlds
-from random_world import TABLES as RANDOM
-from recomputed_tables import sentences
 
 from layernorm_roles.evidence.analysis import language_model
 
@@ -32,7 +30,3 @@ def test_models_that_attention_was_not_taken_from_have_the_mean_loss_of_those_it
     worth = language_model.worth_of_attention(both, model, "projection")
     assert worth.tolist() == pytest.approx((bare.mean() - losses).tolist())
     assert language_model.worth_of_attention(both, "other", "projection").empty
-
-
-def test_sentences_are_those_with_most_marked_tokens_of_the_first_seed_and_layer():
-    assert language_model.marked_sentences(RANDOM["sentence_tokens"]) == sentences(RANDOM)

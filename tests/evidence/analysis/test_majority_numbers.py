@@ -61,23 +61,6 @@ def test_a_rate_at_which_all_runs_break_off_has_none_that_ended():
     assert last.test_accuracy.to_dict() == {0.001: 0.9, 0.01: 0.0}
 
 
-ENDS = {0.1: (10, 0.4, 0.7), 0.2: (100, 0.1, 0.8), 0.3: (500, 0.2, 0.9)}
-"""By learning rate: the step at which a run has the test loss 0.5, its last test loss and its last accuracy."""
-
-
-@pytest.mark.parametrize(("by", "rate"), [("speed", 0.1), ("loss", 0.2), ("accuracy", 0.3)])
-def test_a_rate_is_best_by_speed_loss_or_accuracy(by, rate):
-    runs = [
-        run("scale", (0, 2.0), (step, 0.5), (1000, loss)).assign(
-            base_learning_rate=r, test_accuracy=a, seed=n
-        )
-        for r, (step, loss, a) in ENDS.items()
-        for n in (0, 1)
-    ]
-    best = majority.best_rates(pd.concat(runs), by, 0.5)
-    assert best[["base_learning_rate", "at_end"]].to_numpy().tolist() == [[rate, by != "loss"]] * 2
-
-
 def test_a_random_direction_is_further_from_a_fixed_one_in_more_dimensions():
     angles = [majority.random_angle(d) for d in (2, 3, 8)]
     assert angles == pytest.approx([45, np.degrees(1), 72.6], abs=0.05)

@@ -1,17 +1,15 @@
 """Numbers of the random world, computed again by plain code, from tables whose rows are in any order."""
 
-import numpy as np
 import pandas as pd
 import pytest
 from plain import interval
 from pytest import approx
 from random_world import TABLES as RANDOM
-from recomputed_tables import RECOMPUTED, agree, estimate
+from recomputed_tables import RECOMPUTED, agree
 
 from layernorm_roles import shown
 from layernorm_roles.evidence.analysis import heads, language_model, pretrained
 from layernorm_roles.evidence.tables import readable
-from layernorm_roles.schemas import CEILING_QUANTILES
 
 NO_ANALYSIS = {"claims", "gaussian_law"}
 
@@ -68,28 +66,3 @@ def test_shares_of_keys_that_reach_a_threshold():
             percent = (100 * (part.upper >= threshold)).groupby(part.seed).mean()
             expected = [part.dimensions.iloc[0], 30, *interval(percent), len(percent)]
             assert found.loc[(*here, threshold)].tolist() == approx(expected)
-
-
-def test_quantiles_of_ceilings_over_contexts():
-    places = RANDOM["attention_pairs"].groupby(place := ["model", "queries", "normalised", "layer"])
-    found = pretrained.quantiles(TABLES["attention_ceilings"]).set_index([*place, "quantile"])
-    for here, part in places:
-        for quantile in CEILING_QUANTILES:
-            values = part.groupby("context").upper.quantile(quantile)
-            assert found.loc[(*here, quantile)].tolist() == approx(estimate(values), nan_ok=True)
-
-
-@pytest.mark.parametrize("undecided", [False, True])
-def test_unselectable_keys_in_heads_among_all_keys(undecided):
-    keys = RANDOM["pretrained_keys"].query("site == 'head' and not causal")
-    share = 100 * (keys.n_unselectable + undecided * keys.n_borderline) / keys.n_keys
-    found = pretrained.unselectable_in_heads(TABLES["pretrained_keys"], "head", undecided)
-    for (context, layer), percent in share.groupby([keys.context, keys.layer]).mean().items():
-        assert found[layer][context] == approx(percent)
-
-
-def test_shares_along_the_ones_vector_are_of_the_stream_and_over_those_of_a_random_direction():
-    shares = pd.concat([RANDOM["ones_share"], RANDOM["ones_share"].assign(model="narrow", dimensions=8)])
-    found = pretrained.ones_ratios(shares).groupby("model")
-    assert found.norm.unique().map(set).to_dict() == {"minilm": {1, 3}, "other": {1, 3}, "narrow": {1, 2, 3}}
-    np.testing.assert_allclose(found.get_group("other").ratio, 32 * found.get_group("other").ones_share)

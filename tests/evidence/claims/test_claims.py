@@ -19,7 +19,7 @@ from layernorm_roles.evidence.claims.comparison import Comparison, Outcome, Valu
 def test_an_empty_run_has_a_row_for_every_claim_and_says_what_is_missing():
     table, comparisons = claims.judge({})
     assert len(table) == len(claims.CLAIMS) == table.claim.nunique() and comparisons.empty
-    assert set(table.verdict) == {"not tested"}
+    assert set(table.verdict) == {"not tested"} and set(table.n_seeds) == {0}
     assert table.reason.str.contains(r"This run has no \w+").all()
 
 
@@ -150,6 +150,14 @@ TO_60 = "to 60, d = 3 to 15, 100 matrices for each"
 OTHER = {"ratios": {"layernorm": 1.0, "scale": 1.0}, "experiment": "d3", "d_model": 3, "seeds": 5}
 AT_ONE_RATE = {"ratios": {"layernorm": 1.0}, "seeds": 3}
 AT_ANOTHER = {"ratios": {"none": 1.0}, "rate": 0.01, "seeds": 2}
+KEYS = [
+    worlds.keys({("layernorm", "final", site): 0.1 for site in ("head", "after_norm")}, model, texts).assign(
+        n_keys=n
+    )
+    for model, texts, n in (("other", "long", 70), ("gpt", "long", 900), ("gpt", "sentences", 30))
+]
+KEYS[0]["dimensions"] = 64
+KEYS = {"key_selectability": pd.concat(KEYS)}
 STEPS_OF_GPT = (
     "1,000 steps of 100 tokens, 3 runs of each variant "
     "(the paper: d_model = 8, 50,000 steps of 16,384 tokens, one run)."
@@ -163,6 +171,13 @@ SIZES = [
     ("random_keys", {"random_keys": RANDOM_KEYS}, f"n = 10 {TO_60} (the paper: n = 3 {TO_60})."),
     ("random_keys", {"random_keys": AS_IN_PAPER}, f"n = 3 {TO_60}, as in the paper."),
     ("attention_worth", LOSSES, f"Wikipedia. {STEPS_OF_GPT}"),
+    ("table_1", LOSSES | KEYS, f"d_model = 8; {STEPS_OF_GPT} Keys of 4 contexts of 900 tokens."),
+    ("table_3", LOSSES | KEYS, f"d_model = 8; {STEPS_OF_GPT} Keys of 4 contexts of 30 tokens."),
+    (
+        "heads_of_practical_width",
+        {"pretrained_keys": random_world.TABLES["pretrained_keys"]},
+        "minilm: 3 documents of 1,000 to 1,200 tokens, 2 layers of 2 heads of 8 dimensions.",
+    ),
 ]
 
 

@@ -388,8 +388,19 @@ def test_a_table_is_held_against_the_paper_s_mean_over_as_many_layers_as_there_a
     assert verdict_on("table_1", **few)[1].reported == approx((51.0 + 32.2) / 2)
 
 
+def test_comparisons_say_what_is_asked_of_a_layer_and_what_is_taken_away():
+    rows = verdict_on("table_1", **with_keys())[1].rows
+    asked = [rows[f"projection after_norm, layer {layer}"].asked for layer in (1, 2, 3, 4)]
+    assert asked == [f"at least {share / 2:.3g}" for share in (51.0, 32.2, 34.7, 36.8)]
+    rows = verdict_on("gap_is_attention", **paper_rate())[1].rows
+    words = "no_attention minus projection, {} 0.25 times (no_attention minus layernorm)".format
+    assert rows[words("less")].estimate < 0 < rows[words("plus")].estimate
+
+
 def test_no_key_at_all_has_the_exact_interval_of_as_many_keys():
-    rows = verdict_on("heads", **with_keys(0.7, 0.0, make=in_heads))[1].rows
+    row = verdict_on("heads", **with_keys(0.7, 0.0, make=in_heads))[1]
+    assert row.statement.endswith("Here d_head = 2 and n = 1,000 keys.")
+    rows = row.rows
     for place, n in (("layernorm head causal", 96_000), ("layernorm head causal, layer 1", 24_000)):
         assert rows[place].ci_high == approx(100 * (1 - 0.025 ** (1 / n)))
         assert rows[place].statistic == f"unselectable keys, 0 of {n:,}"

@@ -41,8 +41,9 @@ FASTER = {
     "reversed: 10 of 10 runs of LayerNorm": [(*EVEN, {"floors": {"layernorm": 0.7}})],
     "reversed: neither of which gets there": [(*SLOW, {"last": 6000, "floors": {LOST[2]: 0.7}})],
     "not tested": [(*SLOW, {"last": 6000, "floors": dict.fromkeys(LOST, 0.7)})],
-    "not tested of 10: 10 of 10 runs of scale_released and 10 of 10 of layernorm do not get there in 300": [
-        (*FAST, {"last": 300})
+    "not tested of 10: 10 of 10 runs of scale_released": [(*FAST, {"last": 300})],
+    "not tested of 10: 2 of 10 runs of scale_released and 1 of 10 of layernorm do not get there in 14,000": [
+        (*FAST, {"floors": dict.fromkeys([*LOST[:2], ("layernorm", 0)], 0.7)})
     ],
     "not tested: only 1 seed": [(*FAST, {"seeds": 1})],
     "not tested: no layernorm": [(None, 3.0, 1.0)],
@@ -282,6 +283,8 @@ def test_known_worlds(name, world, expected):
 def test_angles_are_compared_with_the_papers_at_the_last_step_that_both_have():
     row = verdict_on("parallel", **angles(*AS_PAPER, last=5000))[1]
     assert row.reported == 74 - 32 and row.reason == "Angles are compared at step 4,000."
+    parts = [row.rows[f"layernorm's queries {part}"] for part in ("along the ones vector", "that scores see")]
+    assert [part.estimate for part in parts] == pytest.approx([0.5 / 0.1, 0.3 / 0.4])
 
 
 def test_runs_that_do_not_get_there_are_named_if_the_verdict_rests_on_them():

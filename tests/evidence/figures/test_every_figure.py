@@ -98,7 +98,7 @@ def test_figures_of_variants_without_seeds_are_left_out():
 def test_figures_need_an_experiment_or_a_model_of_their_kind():
     several, both = {"learning_rate": [0.1, 0.2]}, {"seeds": {"layernorm": 1, "scale": 1}}
     two = default(majority={"d8": world.D8 | several | both, "d3": world.D3 | both})
-    assert "figure_1b" in two and not {"figure_3", "majority_size_and_projection"} & two
+    assert {"figure_1b", "majority_by_rate"} <= two and not {"figure_3", "majority_size_and_projection"} & two
     of_models = {figure.name for figure in shown.GROUPS["language_model"].figures}
     gpt, bert = world.MODELS["gpt"], world.MODELS["gpt"] | {"architecture": "bert"}
     assert not default(language_model={"gpt": gpt | {"steps": [1, 2]}}) & of_models

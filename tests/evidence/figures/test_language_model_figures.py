@@ -21,6 +21,7 @@ def test_figure_4_shows_the_paper_s_gap_and_the_loss_of_frequencies(figure, colu
     ends = reported()["language_model"]
     assert diamond.get_ydata()[0] == pytest.approx(ends["projection"][column] - ends["layernorm"][column])
     assert diamond.get_markeredgecolor() == BUILT_IN["projection"].colour and diamond.get_xdata()[0] > 400
+    assert losses.get_title() == f"gpt: {'training' if figure == 'figure_4a' else 'validation'} loss"
     assert {"LayerNorm, 3 seeds", "single run, where fewer than 5 seeds"} <= {*labels(losses.figure)}
     unigram = [line.get_ydata()[0] for line in losses.lines if len(set(line.get_ydata())) == 1]
     table = world.language_model_metrics().query("model == 'gpt' and step > 0")
@@ -31,6 +32,7 @@ def test_figure_4_shows_the_paper_s_gap_and_the_loss_of_frequencies(figure, colu
 def test_at_the_paper_s_rate_differences_have_the_paper_s_and_their_intervals_beside_their_ends(column):
     axes = world.drawn("figure_4_paper_rate").axes[column == "valid_loss"]
     ends, colour = reported()["language_model"], BUILT_IN["projection"].colour
+    assert axes.get_title() == ("validation loss" if column == "valid_loss" else "training loss")
     (diamond,) = named(axes, "paper, projection only")
     assert diamond.get_ydata()[0] == pytest.approx(ends["projection"][column] - ends["layernorm"][column])
     runs = world.language_model_metrics().query("model == 'gpt_paper_rate' and step == 400")
@@ -96,6 +98,7 @@ def test_panels_of_heads_name_their_site_and_have_the_line_of_gaussian_keys():
 @pytest.mark.parametrize("causal", [False, True])
 def test_by_width_points_are_layers_and_lines_gaussian_keys(causal):
     axes = world.drawn("heads_by_width").axes[int(causal)]
+    assert axes.get_title().endswith("keys before them alone" if causal else "all keys of the context")
     (law,) = named(axes, "905 Gaussian keys")
     expected = [100 * expected_unselectable(905, int(d), causal) / 905 for d in law.get_xdata()]
     np.testing.assert_allclose(law.get_ydata(), expected)
@@ -117,6 +120,7 @@ def test_by_width_points_are_layers_and_lines_gaussian_keys(causal):
 @pytest.mark.parametrize("queries", ["any", "norm"])
 def test_by_width_what_keys_can_get_is_drawn_for_each_threshold(queries):
     axes = world.drawn("heads_by_width").axes[2 + ["any", "norm"].index(queries)]
+    assert ("behind the norm" in axes.get_title()) == (queries == "norm")
     table = world.language_model_pairs()
     table = table[(table.variant == "layernorm") & (table.queries == queries) & (table.checkpoint == "final")]
     for words, threshold in (("½", 0.5), ("1/10,", 0.1), ("1/100", 0.01)):
@@ -161,6 +165,7 @@ def test_dose_and_response_has_a_mark_for_each_run_and_shows_those_that_do_not_g
     ]
     assert [len({*y}) for (_, y) in (points.T for points in stack)] == [2], "two runs of one size"
     assert [text.get_text() for text in figure.axes[0].texts] == ["not by step 400"]
+    assert figure.axes[0].get_xlabel().endswith("at step 40"), "a tenth of the training"
     titles = [axes.get_title() for axes in figure.axes]
     assert titles == [f"gpt_paper_rate, {len(found)} runs", "majority task, 7 runs"]
     other = metrics.assign(experiment="d3")

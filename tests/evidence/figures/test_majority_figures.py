@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import random_world as world
+from matplotlib.colors import to_hex
 from reading import curve, labels, named
 from recomputed_tables import RECOMPUTED
 from scipy import stats
@@ -58,6 +59,11 @@ def test_the_grid_names_its_rows_and_shows_the_angle_of_a_random_direction():
     panels = np.array(figure.axes).reshape(5, 4)
     names = [axes.get_ylabel().partition("\n")[0] for axes in panels[:, 0]]
     assert names == ["d8", "d3", "d8_uniform", "mine", "crossed"]
+    columns = [axes.get_title().partition("\n")[0] for axes in panels[0]]
+    assert columns == ["test loss", "test accuracy (%),", "angle of queries to", "1 − perplexity of"]
+    assert [axes.get_yscale() for axes in panels[0]] == ["log", "function", "linear", "log"]
+    lengths = np.diff(panels[0, 1].transData.transform([(0, 1 - error) for error in (0.2, 0.1, 0.05)])[:, 1])
+    assert lengths[0] == pytest.approx(lengths[1]), "half of the errors is one length everywhere"
     angles = [named(axes, "random direction")[0].get_ydata()[0] for axes in panels[:2, 2]]
     assert angles == [pytest.approx(72.6, abs=0.05), pytest.approx(57.296, abs=1e-3)]  # one radian in three
     assert "LayerNorm, 2 to 6 seeds" in labels(figure)
@@ -80,6 +86,8 @@ def test_trained_keys_and_queries_and_their_lengths_are_drawn(figure, variant):
     for place, (kind, word) in enumerate({"key": "keys", "query": "queries"}.items()):
         np.testing.assert_allclose(points[place], vectors(variant, kind))
         (strip_points,) = [c for c in strip.collections if c.get_offsets()[0][1] == rows.index(word)]
+        colour = to_hex(BUILT_IN[variant].colour) if kind == "key" else "#000000"
+        assert {to_hex(c.get_facecolor()[0]) for c in (axes.collections[1 + place], strip_points)} == {colour}
         lengths = np.linalg.norm(vectors(variant, kind), axis=1)
         np.testing.assert_allclose(np.array(strip_points.get_offsets())[:, 0], lengths)
     both = [vectors(name, kind) for name in ("layernorm", "scale_released") for kind in ("key", "query")]
@@ -127,6 +135,7 @@ def test_the_cross_shows_its_cells_main_effects_and_interaction():
             assert [round(place) for place in x] == [places["1/√d (small)"], places["√d (large)"]]
             np.testing.assert_allclose(y, at.dropna()[pair].mean())
         marks = [mark for mark in named(right, f"effect at {title}") if len(mark.get_xdata()) == 1]
+        assert {mark.get_markerfacecolor() for mark in marks} == {"white" if step < 6000 else "black"}
         drawn = {rows[round(float(mark.get_ydata()[0]))]: float(mark.get_xdata()[0]) for mark in marks}
         assert drawn == pytest.approx(effects[step].to_dict())
 

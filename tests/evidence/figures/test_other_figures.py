@@ -93,6 +93,7 @@ def test_the_forest_has_the_paper_s_claims_in_reported_effects():
     def row(artist):
         return round(float(np.ravel(artist.get_ydata())[0]))
 
+    assert labels(figure)[:3] == ["reproduced (1)", "partial (1)", "not tested (1)"]
     marks = {label: {row(m): float(m.get_xdata()[0]) for m in named(axes, label)} for label in labels(figure)}
     assert marks["partial (1)"] == {0: pytest.approx(0.5)}  # of logarithms
     assert marks["isolating comparison"] == {0: pytest.approx(0.0)}
@@ -169,6 +170,7 @@ def test_geometry_shows_the_cloud_in_the_colours_of_its_inputs():
     shown = [axes for axes in world.drawn("statement_geometry").axes if hasattr(axes, "get_zlabel")]
     shown = [axes for axes in shown if axes.get_title()]
     keys = [("layernorm", s) for s in "xfgh"] + [("rmsnorm", s) for s in "xgh"]
+    assert [axes.get_title() == "gain" for axes in shown] == [False] * 6 + [True], "RMSNorm has no bias"
     for axes, (norm, stage) in zip(shown, keys, strict=True):
         scatter = axes.collections[1]
         points = cloud.loc[(norm, stage), ["x1", "x2", "x3"]]

@@ -5,6 +5,7 @@ import json
 import shutil
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
@@ -17,6 +18,7 @@ from tiny_world import HOSTILE
 
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
+from layernorm_roles.evidence.page.sections import TEXTS
 from layernorm_roles.evidence.tables.typography import typeset
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -83,6 +85,11 @@ def picture(browser) -> str:
     return hashlib.sha256(browser.execute_async_script(script).encode()).hexdigest()
 
 
+def point_of_view(browser) -> list[float]:
+    """Azimuth and elevation in degrees, and the zoom."""
+    return browser.execute_script("return [state.azimuth, state.elevation, state.zoom]")
+
+
 @pytest.fixture
 def canvas(browser):
     found = browser.find_element(By.TAG_NAME, "canvas")
@@ -98,8 +105,10 @@ def test_mouse_finger_and_keyboard_turn_and_zoom_and_reset_the_view(browser, can
     browser.find_element(By.CSS_SELECTOR, "button[data-view=printed]").click()
     first = picture(browser)
     assert picture(browser) == first, "still until it is touched"
+    start = point_of_view(browser)
     ActionChains(browser).drag_and_drop_by_offset(canvas, 80, 30).perform()
     seen = [first, picture(browser)]
+    assert np.subtract(point_of_view(browser), start).tolist() == [-40, 15, 0], "the near side follows"
     x, y = browser.execute_script(
         "const box = arguments[0].getBoundingClientRect(); return [box.x, box.y]", canvas
     )
@@ -108,10 +117,14 @@ def test_mouse_finger_and_keyboard_turn_and_zoom_and_reset_the_view(browser, can
         browser.execute_cdp_cmd("Input.dispatchTouchEvent", touch)
     seen.append(picture(browser))
     browser.execute_script("arguments[0].focus()", canvas)
+    start = point_of_view(browser)
     for key in (Keys.ARROW_LEFT, Keys.ARROW_UP, "+"):
         ActionChains(browser).send_keys(key).perform()
         seen.append(picture(browser))
     assert len({*seen}) == len(seen), "every gesture shows something else"
+    assert np.subtract(point_of_view(browser), start) == pytest.approx([5, 5, 0.15])
+    browser.execute_script("turn(0, 200); zoom(0.01)")
+    assert point_of_view(browser)[1:] == [90, 0.6], "neither over the pole nor out of sight"
     ActionChains(browser).send_keys(Keys.HOME).perform()
     assert picture(browser) == first
 
@@ -128,11 +141,15 @@ def test_variants_runs_and_views_can_be_chosen(browser, canvas):
         choice.select_by_value(value)
         assert words in browser.find_element(By.ID, "description").text
     seen.add(picture(browser))
+    radio.click()
+    browser.find_element(By.CSS_SELECTOR, "input[name=variant]").click()
+    assert "LayerNorm, seed 2:" in browser.find_element(By.ID, "description").text, "the run stays chosen"
+    seen.add(picture(browser))
     for view, nearness in (("edge", 0.0), ("ones", 1.0)):  # cosine of the line of sight with the ones vector
         browser.find_element(By.CSS_SELECTOR, f"button[data-view={view}]").click()
         seen.add(picture(browser))
         assert browser.execute_script("return dot(camera().near, ONES)") == pytest.approx(nearness, abs=1e-6)
-    assert len(seen) == 6
+    assert len(seen) == 7
     drawn = browser.execute_script("return [shorten([-3 * limit, limit, 0]), shorten([limit, 0, -limit])]")
     assert [each["hollow"] for each in drawn] == [True, False] and drawn[0]["at"][0] == -drawn[1]["at"][0]
 
@@ -140,9 +157,10 @@ def test_variants_runs_and_views_can_be_chosen(browser, canvas):
 # The table of claims, the contents and the terms
 
 
-def rows_shown(browser) -> list[tuple[str, str]]:
+def rows_shown(browser) -> list[tuple[str, ...]]:
+    """Verdict, source, effect and runs of each claim that the table shows."""
     script = """return [...document.querySelectorAll("tr.row")].filter((row) => row.checkVisibility())
-        .map((row) => [row.dataset.verdict, row.dataset.source])"""
+        .map((row) => ["verdict", "source", "effect", "runs"].map((name) => row.dataset[name]))"""
     return [tuple(row) for row in browser.execute_script(script)]
 
 
@@ -161,11 +179,16 @@ def test_the_table_of_claims_is_filtered_and_sorted(browser):
     assert rows_shown(browser) == [row for row in partial if row[1] == one] != partial
     verdict.select_by_value("")
     source.select_by_value("")
-    sort.select_by_value("verdict")
-    words = list(map(str, MEANINGS))
-    assert rows_shown(browser) == sorted(everything, key=lambda row: words.index(row[0])) != everything
+    words, sources = list(map(str, MEANINGS)), [each["name"] for each in TEXTS["sources"]]
+    keys = {"verdict": lambda row: words.index(row[0]), "source": lambda row: sources.index(row[1])}
+    keys |= {"effect": lambda row: -float(row[2] or "-inf"), "runs": lambda row: -int(row[3])}
+    parts = "return [...document.querySelectorAll('tr.part')].filter((row) => row.checkVisibility()).length"
+    for by, key in keys.items():
+        sort.select_by_value(by)
+        assert rows_shown(browser) == sorted(everything, key=key) != everything
+        assert browser.execute_script(parts) == 0
     sort.select_by_value("")
-    assert rows_shown(browser) == everything
+    assert rows_shown(browser) == everything and browser.execute_script(parts) == 3
 
 
 def test_the_contents_follow_the_reader_of_a_wide_page(browser):
@@ -192,6 +215,16 @@ def test_a_term_explains_itself_to_the_keyboard(browser):
 HIDDEN = """for (const folded of document.querySelectorAll("details")) folded.open = false;
 return [...document.querySelectorAll("details > :not(summary, .small)")].filter((part) => (
     !part.checkVisibility({contentVisibilityAuto: true}) || !part.getBoundingClientRect().height)).length"""
+
+
+def test_a_link_into_a_folded_part_unfolds_it(browser):
+    """And no other."""
+    script = """for (const folded of document.querySelectorAll("details")) folded.open = false;
+        location.hash = "#" + document.querySelector("article details.table").closest("article").id;
+        location.hash = "#" + document.querySelector("details.table").id;"""
+    browser.execute_script(script)
+    unfolded = "return [...document.querySelectorAll('details[open]')].map((part) => part.className)"
+    WebDriverWait(browser, 10).until(lambda b: b.execute_script(unfolded) == ["table"])
 
 
 def test_print_shows_what_is_folded_and_no_control(browser):

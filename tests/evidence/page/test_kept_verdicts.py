@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from tiny_world import claims, parsed, rows, settings, words
+from tiny_world import OPTIONS, claims, parsed, rows, settings, words
 
 from layernorm_roles import exhibits, files, store
 from layernorm_roles.evidence import draw
-from layernorm_roles.evidence.claims import CLAIMS, quantities
+from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.page import page
 
 NUMBERS = ["measured", "ci_low", "ci_high", "control_measured", "control_low", "control_high"]
@@ -35,7 +35,7 @@ def table(tmp_path):
     frame.loc[[LACKING, OPEN, UNKNOWN], NUMBERS] = np.nan
     frame.loc[[LACKING, OPEN, UNKNOWN], ["verdict", "also_passed_by"]] = ["not tested", None]
     frame.loc[[LACKING, UNKNOWN], "n_seeds"] = 0
-    path = tmp_path / "here/parquet/claims.parquet"
+    path = tmp_path / "default/parquet/claims.parquet"
     store.write(frame, "claims", path, {"config": "{}", "git_commit": "0"})
     return path
 
@@ -43,7 +43,7 @@ def table(tmp_path):
 def planned(kept) -> dict[str, dict]:
     here = exhibits.Exhibits("results/here", settings(), ("majority_metrics",))
     sources = {"majority_metrics": ("majority", "hash")}
-    return exhibits.plans(here, sources, "", exhibits.Exhibits.kept(kept).verdicts)
+    return exhibits.plans(here, sources, OPTIONS, exhibits.Exhibits.kept(kept).verdicts)
 
 
 def pages(of: dict, table):
@@ -70,6 +70,7 @@ def test_the_verdict_and_the_number_of_the_kept_run_stand_beside_it(kept, table)
     assert (shown[OPEN], shown[UNKNOWN]) == (f"not tested {FOUND_OPEN}", "not run here")
     assert words(report.find(f".//article[@id='{LACKING}']/header/p")) == f"not run here {FOUND}"
     assert "kept run" not in "".join(text for text in shown.values() if not text.startswith("not "))
+    assert "“Not run here”: " in words(report) and "; more seeds, " in words(findings)
     (effect,) = [row for row in rows(findings) if row[:1] == ["steps without the projection"]]
     assert effect[1].replace("\u00a0", " ") == "kept run: 2.25× [1.75, 2.88]"
     assert effect[-1] == "not run here; kept run: partial"
@@ -97,15 +98,15 @@ def test_without_a_kept_run_the_pages_are_whole_too(kept, table, tmp_path):
     assert judgements(report)[LACKING] == "not run here"
     assert "kept run" not in words(report) + words(findings) and "Not decided." in words(findings)
     assert {job for job, each in with_kept.items() if each != plans[job]} == {"draw/verdicts", "page"}
+    assert plans["draw/verdicts"]["made_by"].keys() == {"claims"}
+    tables = ["majority_metrics", "claims", "comparisons"]
+    figures = ["majority_by_rate", "majority_curves", "claims_forest"]
+    shown = {"tables": tables, "figures": figures, "options": OPTIONS}
+    assert plans["page"].items() >= shown.items()
 
 
-def test_runs_that_cannot_tell_are_no_lack_of_runs():
-    chosen = pd.Series([0.1, 0.3, 0.3])
-
-    def at_the_end(*_):
-        quantities.refuse_rate_at_grid_end(chosen == 0.3, chosen, "LayerNorm")
-
-    for test, runs in ((at_the_end, 3), (CLAIMS[0].test, 0)):
-        of = CLAIMS[0].model_copy(update={"test": test, "tables": () if runs else CLAIMS[0].tables})
-        row = of.row(of.judge({}), {})
-        assert (row["verdict"], row["n_seeds"]) == ("not tested", runs)
+def test_a_workflow_ends_with_how_often_there_is_each_verdict(kept):
+    files.write_text(kept / "report.html", "")
+    words = f"{len(CLAIMS) - 2} partial, 1 holds, 1 not tested"
+    report = f"The report: {kept}/report.html"
+    assert exhibits.Exhibits.kept(kept).ending() == [f"{kept}: {len(CLAIMS)} claims: {words}", report]

@@ -61,18 +61,19 @@ def vectors() -> pd.DataFrame:
 
 
 def claims() -> pd.DataFrame:
-    """A row for each claim with numbers, a control and a hostile reason; the verdicts take turns, the runs 1 or 3."""
+    """A row for each claim with numbers, a control and a hostile reason; verdicts take turns, runs are 1 or 1,300."""
     texts = ["source", "statement", "paper_value", "statistic", "control", "role"]
     numbers = {"measured": 3.25, "ci_low": 2.5, "ci_high": 4.0, "reported": 6.5}
-    numbers |= {"control_measured": 1.125, "control_low": -0.875, "control_high": 1.375}
+    numbers |= {"control_measured": 1.125, "control_low": -0.875, "control_high": 1.375, "p_holm": 0.0312}
     frame = pd.DataFrame([[getattr(claim, text) for text in texts] for claim in CLAIMS], columns=texts)
-    frame = frame.assign(claim=[claim.name for claim in CLAIMS], **numbers, p_holm=0.03)
-    frame["n_seeds"] = [1 if len(name) % 3 == 0 else 3 for name in frame.claim]
+    frame = frame.assign(claim=[claim.name for claim in CLAIMS], **numbers)
+    frame["n_seeds"] = [1 if len(name) % 3 == 0 else 1300 for name in frame.claim]
     frame["verdict"] = [str(verdict) for _, verdict in zip(CLAIMS, itertools.cycle(Verdict), strict=False)]
     frame["also_passed_by"] = np.where(frame.verdict == Verdict.REPRODUCED, "untrained models", None)
     frame["rule_fixed"] = [("before", "after")[len(name) % 2] for name in frame.claim]
     frame.loc[frame.verdict == Verdict.NOT_TESTED, [*numbers]] = np.nan
-    return frame.assign(setting="twice as many seeds", reason=f"It is so {HOSTILE} & \"quoted\" 'too'.")
+    frame["setting"] = [("twice as many seeds", "one seed")[len(name) // 2 % 2] for name in frame.claim]
+    return frame.assign(reason=f"It is so {HOSTILE} & \"quoted\" 'too'.")
 
 
 def settings() -> dict:
@@ -88,9 +89,10 @@ def make(folder: Path) -> World:
     source = {"config": '{"note": "</pre>&amp;"}', "device": HOSTILE, "git_commit": "0123456789abcdef"}
     ratios = {"layernorm": 1.0, HOSTILE: 1.0}
     metrics = worlds.metrics(ratios, experiment="three", seeds=2, last=2000, d_model=3)
-    frames = {"claims": claims(), "majority_metrics": metrics, "majority_vectors": vectors()}
+    frames = {"claims": claims(), "majority_vectors": vectors(), "majority_metrics": metrics}
     for name, frame in frames.items():
         store.write(frame, name, folder / f"parquet/{name}.parquet", source)
+        source["git_commit"] = "fedcba9876543210"
     groups = shown.groups_of(settings(), [*frames, "language_model_metrics"])
     names = [figure.name for group in groups for figure in group.figures]
     for name in names:

@@ -54,13 +54,15 @@ def test_the_code_makes_of_the_kept_tables_what_is_recomputed_and_what_readers_h
         agree(table.frame, RECOMPUTED[name](TABLES))
 
 
-@pytest.mark.parametrize("contexts", [12, 5])
+@pytest.mark.parametrize("contexts", [12, 5, 0])
 def test_sentences_are_marked_where_their_tokens_are_unselectable(contexts):
     """Of twelve sentences with unselectable tokens eight are shown, of five all."""
     tokens = RANDOM["sentence_tokens"]
     tokens = tokens.assign(verdict=tokens.verdict.where(tokens.context < contexts, "selectable"))
     tables = {"sentence_tokens": tokens, "key_selectability": RANDOM["key_selectability"]}
-    (listed,) = [part for part in made("table_3", tables).parts if isinstance(part, list)]
+    parts = made("table_3", tables).parts
+    assert any("no sentence has" in part for part in parts if isinstance(part, str)) == (not contexts)
+    (listed,) = [part for part in parts if isinstance(part, list)] or [[]]
     for sentence, tokens in zip(listed, sentences(tables), strict=True):
         whole = [(c, marked) for text, marked in tokens for c in text if not c.isspace() and c != "\ufffd"]
         pieces = enumerate(re.split("[⟦⟧]", sentence))
@@ -84,6 +86,9 @@ def test_a_reproduction_without_the_rows_says_so(table):
 # What readers see
 
 SEEN = """
+convergence | @single | d | d_model
+convergence | @single | learning rate | base_learning_rate
+convergence | @single | test loss | test_loss
 convergence | @single | reached it | reached, runs
 convergence | @single | median steps | median_steps
 convergence | @single | ratio to LayerNorm | ratio_to_layernorm, ratio_low.replace(0, -@inf), ratio_high
@@ -95,6 +100,7 @@ rates | runs > 0 | steps to test loss 0.5 | steps, steps_low, steps_high
 widths | pairs >= 0 | test accuracy (%) | 100 * test_accuracy
 widths | pairs >= 0 | cost (points) | cost.where(variant != 'scale'), cost_low, cost_high
 widths | pairs >= 0 | pairs | pairs
+size_and_projection | effect == 'size' | learning rate | base_learning_rate
 size_and_projection | effect == 'size' | of | step.fillna(0.5)
 size_and_projection | effect == 'size' | size | mean, low, high
 size_and_projection | effect == 'projection' | projection | mean, low, high
@@ -107,6 +113,8 @@ baselines | seeds >= 0 | no attention | no_attention_loss
 baselines | seeds >= 0 | below unigram by | @gain, @gain_low, @gain_high
 baselines | seeds >= 0 | attention is worth | @worth, @worth_low, @worth_high
 losses_by_rate | runs > 0 | steps | steps
+losses_by_rate | runs > 0 | learning rate | base_learning_rate
+losses_by_rate | runs > 0 | runs | runs
 losses_by_rate | runs > 0 | diverged | diverged
 losses_by_rate | runs > 0 | learnt to attend | learnt
 losses_by_rate | runs > 0 | training loss | train_loss
@@ -114,12 +122,14 @@ losses_by_rate | runs > 0 | validation loss | valid_loss, valid_loss_low, valid_
 table_3 | occurrences >= 10 * 2 * 2 | occurrences × layers × seeds | occurrences
 table_3 | occurrences >= 10 * 2 * 2 | unselectable, untrained (%) | initial_percent
 table_3 | occurrences >= 10 * 2 * 2 | unselectable, trained (%) | final_percent
+ceilings_by_token | contexts >= 3 | occurrences | occurrences
 ceilings_by_token | contexts >= 3 | contexts | contexts
 ceilings_by_token | contexts >= 3 | less than ½ (%) | percent, low.clip(0), high.clip(0, 100)
 ceilings_by_token | contexts >= 3 | median ceiling | ceiling
 ceilings_by_token | contexts >= 3 | most received | received
-gaussian_law | share == 0.1 and not causal | 10 % | n
-gaussian_law | share == 0.5 and causal | 50 %, causal | n
+gaussian_law | share == 0.1 and not causal and d != 5 | d | d
+gaussian_law | share == 0.1 and not causal and d != 5 | 10 % | n
+gaussian_law | share == 0.5 and causal and d != 5 | 50 %, causal | n
 """
 """Table, rows of its CSV file, heading, and the numbers below it: a mean and perhaps its interval, or counts."""
 SHORT = {
@@ -130,6 +140,9 @@ SHORT = {
 }
 BETWEEN = {"table_3": slice(20, None), "ceilings_by_token": slice(10, -10)}
 """Rows that readers do not see, of tables that show the first alone, or the first and the last."""
+WORDS = {"experiment": ("experiment", str), "model": ("model", str), "norm": ("variant", label)}
+WORDS["token"] = ("token", readable.token_text)
+"""By heading, the column of the CSV file whose words stand below it, and how they are written."""
 
 
 def reads(cell: str, *values: float, alike: bool = False) -> None:
@@ -162,9 +175,12 @@ def test_cells_show_the_numbers_of_their_rows(line):
     (name, where, heading, values), inf = line.split(" | "), np.inf  # noqa: F841, for the values
     frame = of_random(name).frame.query(where)
     rows = frame.drop(frame.index[BETWEEN.get(name, slice(0))])
-    cells = pd.concat([grid[heading] for grid in grids(of_random(name)) if heading in grid])
+    seen = pd.concat([grid for grid in grids(of_random(name)) if heading in grid])
     numbers = [rows.eval(value, engine="python") for value in re.split(r", (?![^(]*\))", values)]
-    for cell, *of_row in zip(cells, *numbers, strict=True):
+    for words in {*WORDS} & {*seen}:
+        column, shown_as = WORDS[words]
+        assert [*seen[words]] == [*rows[column].map(shown_as)]
+    for cell, *of_row in zip(seen[heading], *numbers, strict=True):
         reads(cell, *of_row, alike=name == "ceilings_by_token")
 
 
@@ -213,7 +229,11 @@ def test_shares_of_keys_have_a_column_for_each_layer_and_those_of_the_paper_besi
     title, grid = [pair for pair in pairwise(parts) if isinstance(pair[1], pd.DataFrame)][int(number)]
     assert rows.model.iloc[0] in title.lower() or column == "model"
     assert ("the keys before them" in title) == (" and causal" in where)
-    assert "900 to 910 tokens" in title or "exact" in where or column == "model"
+    tokens = {"table_3": "Sentences of 950 to 960", "table_4": "Sentences of 957 to 967"}
+    tokens = tokens.get(name, "Contexts of 900 to 910") + " tokens"
+    assert tokens in (parts[0] if name == "table_3" else title) or "after_norm_exact" in where
+    assert ("eps = 0" in title) == ("exact" in where)
+    assert (f"d_head = {2 if 'gpt' in where else 16})" in title) == (name == "heads")
     names = {"variant": label, "site": lambda site: sites.get(site, "after LayerNorm"), "model": str}[column]
     cells = grid.set_index([grid.columns[0], "weights"])
     for (value, checkpoint), part in rows.groupby([column, "checkpoint"]):
@@ -260,12 +280,24 @@ def test_ceilings_are_shown_by_share_or_quantile_set_of_queries_and_layer():
             mean, low, high = estimate(part.quantiles.str[CEILING_QUANTILES.index(quantile)])
             reads(tails.loc[place, f"layer {layer:g}"], mean, max(low, 0), min(high, 1), alike=True)
     assert below.size == len(shares) and tails.size == 3 * 2 * 3
+    assert len(grids(of_random("ceilings"))[3]) == 3 * 3, "of any query, where no norm is known"
+    titles = [part for part in of_random("ceilings").parts[::4] if " contexts of " in part]
+    for title, (context, d) in zip(titles, ((4, 32), (1, 64)), strict=True):
+        assert f": {context} contexts of 30 keys, heads of {d} dimensions" in title
+
+
+def test_the_law_of_widths_has_all_rivals_before_earlier_ones_and_says_where_it_ends():
+    (grid, note, *_), shares = of_random("gaussian_law").parts, ["1 %", "10 %", "50 %"]
+    assert [*grid] == ["d", *shares, *(f"{share}, causal" for share in shares)]
+    assert f"more than {RANDOM['gaussian_law'].n.max():,.0f} keys" in note
 
 
 @pytest.mark.parametrize("contexts", [3, 2])
 def test_tokens_of_three_contexts_are_listed_or_of_all_where_there_are_fewer(contexts):
     table = RANDOM["token_ceilings"].query("context < @contexts")
-    assert sum(map(len, grids(made("ceilings_by_token", {"token_ceilings": table})))) == 20
+    listed = made("ceilings_by_token", {"token_ceilings": table})
+    assert sum(map(len, grids(listed))) == 20
+    assert f"minilm, layer {listed.frame.layer[0]}, " in listed.parts[0]
 
 
 def test_cut_heads_have_a_row_for_each_number_of_dimensions():
@@ -283,8 +315,8 @@ OPEN = "reproduced; untrained models pass too; p = 0.051 with Holm's correction"
 CLAIMS = {
     "faster": ["partial", "3.00× [1.73, ∞]", "3 times", "1.00× [0.111, 9.00] (scale)", "8", "50 % [25, ∞]"],
     "accurate": ["not tested", "4.00 points [−8.00, 12.0]", "–", "scale", "–", "−50 % [100, −150]"],
-    "table_1": [OPEN, "100 % [90.0, 110]", "–", "10.0 % [8.00, 12.0] (scale)", "6", "500 % [450, 550]"],
-    "geometry": ["holds", "1.00 [0, 2.00]", "–", "scale", "7", "33 % [0, 67]"],
+    "table_1": [OPEN, "100 % [90.0, 110]", "–", "10.0 % [8.00, 12.0] (scale)", "1,300", "500 % [450, 550]"],
+    "geometry": ["holds", "1.00 [−0.0100, 2.00]", "–", "scale", "7", "33 % [0, 67]"],
     "loss_gap": ["not run here", "–", "–", "scale", "–", "–"],
 }
 
@@ -293,22 +325,28 @@ def test_claims_are_shown_with_units_controls_and_the_effect_over_the_reported_o
     """The effect of a ratio is its logarithm: log 3 / log 9. Holm's correction opens the verdict on an effect alone."""
     table = RANDOM["claims"].assign(statement="It's W_O - 1", statistic="steps", control="scale; another")
     table["paper_value"] = table.claim.map({"faster": "3 times"})
-    table["n_seeds"], table["p_holm"] = [8, 1, 6, 1, 7, 0], [0.5, 0.5, 0.051, 1, 0.049, 0.5]
+    table["n_seeds"], table["p_holm"] = [8, 1, 1300, 1, 7, 0], [0.5, 0.5, 0.051, 1, 0.049, 0.5]
     (shown,) = grids(made("claims", {"claims": table}))
     rows = [[cell.replace("\u00a0", " ") for cell in row] for row in shown.to_numpy().tolist()]
     assert {row[0]: row[3:] for row in rows} == CLAIMS
     assert {tuple(row[1:3]) for row in rows} == {("It’s W_O − 1", "steps")}
 
 
-def test_files_hold_the_numbers_in_full_precision_and_the_table_to_read(tmp_path):
+def test_files_hold_the_numbers_in_full_precision_and_the_table_to_read(tmp_path, monkeypatch):
+    """Norms of the settings are called by what they compute."""
+    monkeypatch.setattr(legends, "_SCALED", {})
     path, names = tmp_path / "language_model_metrics.parquet", ("baselines", "losses_by_rate")
-    store.write(RANDOM[path.stem], path.stem, path, {})
+    tables = {path.stem: RANDOM[path.stem].replace({"variant": {"layernorm_shrunk": "mine"}})}
+    store.write(tables[path.stem], path.stem, path, {})
     outs = [tmp_path / file for name in names for file in shown.TABLES[name].files]
-    draw_groups({"settings": {}, "groups": ["language_model"]}, [path], outs)
+    norms = {"mine": {"like": "projection", "factor": 35.0, "part": "both"}}
+    draw_groups({"settings": {"norms": norms}, "groups": ["language_model"]}, [path], outs)
     for name in names:
-        pd.testing.assert_frame_equal(pd.read_csv(tmp_path / f"tables/{name}.csv"), made(name).frame)
+        again = made(name, tables)
+        pd.testing.assert_frame_equal(pd.read_csv(tmp_path / f"tables/{name}.csv"), again.frame)
         text = (tmp_path / f"tables/{name}.md").read_text(encoding="utf-8")
-        assert text == readable.markdown(made(name).parts)
+        assert text == readable.markdown(again.parts) and "mine" not in text
+        assert ("35 × projection only" in text) == (name == "baselines")
 
 
 def test_no_token_is_listed_among_those_that_get_least_and_those_that_get_most():
@@ -317,18 +355,6 @@ def test_no_token_is_listed_among_those_that_get_least_and_those_that_get_most()
     table = made("ceilings_by_token", {"token_ceilings": ceilings[ceilings.token.isin(often)]})
     least, most = grids(table)
     assert (len(least), len(most)) == (10, 4) and not {*least.token} & {*most.token}
-
-
-def test_norms_of_the_settings_are_called_by_what_they_compute(tmp_path, monkeypatch):
-    monkeypatch.setattr(legends, "_SCALED", {})
-    path, out = tmp_path / "language_model_metrics.parquet", tmp_path / "tables/baselines.md"
-    store.write(RANDOM[path.stem].replace({"variant": {"layernorm_shrunk": "mine"}}), path.stem, path, {})
-    norms = {"mine": {"like": "projection", "factor": 35.0, "part": "both"}}
-    draw_groups(
-        {"settings": {"norms": norms}, "groups": ["language_model"]}, [path], [out, out.with_suffix(".csv")]
-    )
-    text = out.read_text(encoding="utf-8")
-    assert "35 × projection only" in text and "mine" not in text
 
 
 def test_two_reproductions_are_compared_claim_by_claim(tmp_path):
@@ -346,12 +372,15 @@ def test_two_reproductions_are_compared_claim_by_claim(tmp_path):
         "faster: another verdict, intervals apart; mine: 3.00× [1.73, ∞], partial; kept: 1.50× [1.25, 1.62], holds",
         "accurate: intervals apart; mine: 4.00 points [−8.00, 12.0], not tested; "
         "kept: 14.0 points [13.0, 15.0], not tested",
-        "geometry: in one of them only; mine: 1.00 [0, 2.00], holds; kept: –",
+        "geometry: in one of them only; mine: 1.00 [−0.0100, 2.00], holds; kept: –",
         "loss_gap: in one of them only; mine: –; kept: not tested",
     ]
     written = pd.read_csv(outs[0]).set_index("claim").measured_other
     assert (written["faster"], written["table_1"]) == (1.5, 115) and np.isnan(written["geometry"])
     row = "| table_1 | 100 % [90.0, 110], reproduced | 115 % [110, 120], reproduced |"
     assert row in " ".join(outs[1].read_text(encoding="utf-8").split())
+    store.write(kept, "claims", tmp_path / "kept/mine/parquet/claims.parquet", {})
+    folders = tmp_path / "mine", tmp_path / "kept/mine"
+    assert len(compare(*folders, *outs)) == 4 and all(f" {each} " in outs[1].read_text() for each in folders)
     with pytest.raises(ValueError, match="never has no verdicts; run snakemake"):
         compare(tmp_path / "never", tmp_path / "kept", *outs)

@@ -25,7 +25,9 @@ def compare(folder: str | Path, other: str | Path, out_csv: str | Path, out_md: 
         raise ValueError(
             f"{lacking[0]} has no verdicts; run snakemake --cores all with its configuration first"
         )
-    names = (Path(folder).name, Path(other).name)
+    names = [Path(each).name for each in (folder, other)]
+    if names[0] == names[1]:  # a column has the name of its reproduction
+        names = [str(folder), str(other)]
     ours, theirs = (store.read(path, "claims").set_index("claim") for path in paths)
     joined = ours[COLUMNS].join(theirs[COLUMNS].add_suffix("_other"), how="outer")
     joined = joined.reindex(dict.fromkeys([*ours.index, *theirs.index])).rename_axis("claim").reset_index()
