@@ -104,7 +104,7 @@ WAITS = script("print('ready', flush=True)\ntime.sleep(100)")
 def test_a_signal_ends_a_job_that_leaves_nothing_half_written_and_no_traceback(tmp_path, number):
     command = [sys.executable, "-c", WAITS]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    # Against SIGTERM as a shell starts a job with &, which Ctrl-C does not end; and these tests may have been started so.
+    # Against SIGTERM as a shell starts a job with &, which Ctrl-C does not end; pytest may have been started so, too.
     before = signal.SIG_IGN if number == signal.SIGTERM else signal.default_int_handler
     start = {"preexec_fn": lambda: signal.signal(signal.SIGINT, before)}
     with subprocess.Popen(command, cwd=tmp_path, **pipes, **start) as process:
