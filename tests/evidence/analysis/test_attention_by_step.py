@@ -13,6 +13,9 @@ def test_a_run_begins_to_attend_at_the_first_step_at_which_its_scores_are_worth_
     for (variant, seed), run in found.iterrows():
         step = world.BEGINS.get(variant, 999) + 100 * seed
         assert run.onset == step if step <= 400 else np.isnan(run.onset)
+    table = world.language_model_attention()
+    hurts = table.assign(zero_scores_worth=table.zero_scores_worth.where(table.step > 0, -0.5))
+    assert onsets(hurts).onset.tolist() == pytest.approx(found.onset.tolist(), nan_ok=True)
     # The size at step 40, a tenth of the run, is the mean of both layers.
     sizes = {"layernorm": 1.0, "layernorm_shrunk": 0.03, "quarter": 0.25}
     for variant, size in sizes.items():

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from layernorm_roles.evidence.analysis import heads, random_keys
+from layernorm_roles.evidence.analysis import heads, pretrained, random_keys
 from layernorm_roles.gaussian_keys import expected_unselectable
 
 
@@ -63,3 +63,8 @@ def test_narrower_models_are_as_wide_with_contexts_as_long_and_the_narrowest_hea
     keys = pd.DataFrame(rows, columns=columns)
     assert list(heads.narrower(keys, "asked").items()) == [(2, "twos"), (8, "eights")]
     assert heads.narrower(keys, "absent") == {}
+
+
+def test_shares_along_the_ones_vector_are_those_of_each_model_s_own_stream():
+    shares = pd.DataFrame({"model": [*"aabb"], "dimensions": [4, 8, 16, 64], "ones_share": 0.5})
+    assert pretrained.ones_ratios(shares).ratio.tolist() == [4.0, 32.0]
