@@ -303,9 +303,9 @@ def test_tokens_of_three_contexts_are_listed_or_of_all_where_there_are_fewer(con
 def test_a_single_document_has_no_interval():
     keys = RANDOM["pretrained_keys"]
     one = {"pretrained_keys": keys[keys.context == keys.context.min()]}
-    for frame, shown in ((RANDOM, True), (one, False)):
+    for frame, has in ((RANDOM, True), (one, False)):
         (grid, *_) = grids(made("cut_heads", frame))
-        assert any("[" in cell for cell in grid.to_numpy().ravel()) == shown
+        assert any("[" in cell for cell in grid.to_numpy().ravel()) == has
 
 
 def test_cut_heads_have_a_row_for_each_number_of_dimensions():
