@@ -222,3 +222,13 @@ def test_what_is_asked_again_differs_from_the_kept_run_in_its_seeds_alone():
     trained = ([batches.batches(of, stage).values() for stage in batches.GROUPS] for of in (kept, again))
     used, new = ({seed for stage in stages for batch in stage for seed in batch.seeds} for stages in trained)
     assert used and new and used.isdisjoint(new)
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_check_says_how_many_jobs_are_not_done(left, monkeypatch, capsys):
+    monkeypatch.setattr("layernorm_roles.job.job", lambda _: nullcontext())
+    monkeypatch.setattr("layernorm_roles.plan.check", lambda folder: left)
+    given = {"snakemake": SimpleNamespace(params=PARAMS)}
+    runpy.run_path(str(ROOT / "workflow/scripts/check_files.py"), given)
+    said = capsys.readouterr().out
+    assert said.startswith("x/y: every file is as it was") and ("\nx/y: 1 of the" in said) == bool(left)

@@ -6,4 +6,5 @@ with job(snakemake):
     folder = snakemake.params.folder
     left = plan.check(folder)
     print(f"{folder}: every file is as it was written, with these settings and this code", flush=True)
-    print(f"{folder}: {left} of the planned jobs are not done" * (left > 0), flush=True)
+    if left:
+        print(f"{folder}: {left} of the planned jobs are not done", flush=True)
