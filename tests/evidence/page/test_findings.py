@@ -105,6 +105,7 @@ def test_what_was_not_measured_or_not_decided_is_named_and_no_headline(lost):
     assert [each[:32] for each in marked] == ["With each norm at its best learni"[:32]]
     assert undecided == ["where the projection costs accuracy"] and len(decided) == len(SECTIONS) - 1
     assert findings.sections({}) == ([], [section["title"] for section in SECTIONS])
+    assert findings.markdown({}) == "", "nor is what no claim bears out"
 
 
 def test_every_verdict_that_decides_has_a_headline():
