@@ -210,10 +210,11 @@ def test_a_run_that_diverged_has_its_untrained_rows_and_no_samples(saved, tmp_pa
     file = made.save_weights(run, tmp_path, initial=run.build_model(), final=network)
     out = made.measured([run], file, tmp_path, "ceilings", "keys")
     tables = {kind: store.read(out[kind], table) for kind, table in measure.TABLES.items()}
+    # LayerNorm's vectors lie on a sphere, where none can lose.
+    assert tables.pop("tokens").empty
     assert all(set(table.checkpoint) == {"initial"} for table in tables.values())
     lengths = tables["keys"].groupby(["texts", "context"]).n_keys.unique().explode().to_dict()
     assert lengths == {("long", 0): N, ("long", 1): 20, ("sentences", 0): 9}
-    assert tables["tokens"].groupby(["layer", "context"]).size().to_dict() == {(1, 0): 9, (2, 0): 9}
     assert "the run diverged" in capsys.readouterr().out
     says = r"seed_3 diverged, .* lower learning_rate of language_model.hand_made"
     with pytest.raises(ValueError, match=says):

@@ -116,9 +116,10 @@ def heads(
 
     The result has a data frame for each of these names, without columns that name the model. "keys": how many keys no
     query can select, by text, layer, place in `sites` (see `sites_of`) and head. "tokens": for each token of the
-    sentences, whether a query can select its vector after the norm. "ceilings", if `ceiling_contexts` is above 0: how
-    much attention the keys of so many long texts can get. `prefix` has token ids that are put before each text. Raises
-    ValueError if the proof of a key's verdict does not hold.
+    sentences, whether a query can select its vector after the norm; there are no rows if `sites` has
+    "after_norm_exact", because the norm then puts all vectors on a sphere, where a query can select each of them.
+    "ceilings", if `ceiling_contexts` is above 0: how much attention the keys of so many long texts can get. `prefix`
+    has token ids that are put before each text. Raises ValueError if the proof of a key's verdict does not hold.
     """
 
     def spell(token: int) -> str:
@@ -130,11 +131,11 @@ def heads(
         ids = {row.context: [*prefix, *row.tokens.tolist()] for row in part.itertuples()}
         bounded = [*ids][:ceiling_contexts] if texts == "long" else []
         read = ids if sites else {context: ids[context] for context in bounded}
-        rows = []
+        rows, listed = [], texts == "sentences" and "after_norm_exact" not in sites
         for context, layer in layers(network, read, f"heads ({texts})"):
             for certified in keys.certified(layer, sites):
                 rows += certified.rows(context)
-                if texts == "sentences" and certified.site == "after_norm":
+                if listed and certified.site == "after_norm":
                     words = zip(map(spell, ids[context]), certified.certificates.verdict[0], strict=True)
                     tokens += [(context, layer.layer, position, *word) for position, word in enumerate(words)]
             if context in bounded:
