@@ -149,9 +149,11 @@ INPUTS = dict(layernorm=1, layernorm_shrunk=0.03, projection=0.1, projection_gro
 
 
 def language_model_attention() -> pd.DataFrame:
-    ((model, settings),) = RATE.items()
+    """Of the model whose attention is looked at, and after it of another like it."""
+    rng, tables = noise(21), []
     places = {"steps": 400, "step": range(0, 401, 20), "layer": (None, 1, 2)}
-    tables = of_runs("language_model_attention", noise(21), model, settings, **places)
+    for model in (*RATE, "gpt"):
+        tables += of_runs("language_model_attention", rng, model, RATE["gpt_paper_rate"], **places)
     table = pd.concat(tables, ignore_index=True)
     table = table[(table.variant != "no_attention") | table.layer.isna()].astype({"layer": "Int64"})
     whole = table.layer.isna()

@@ -44,19 +44,11 @@ def test_gaussian_keys_are_as_many_as_those_of_every_row(causal, fewer):
 
 
 def test_narrower_models_are_as_wide_with_contexts_as_long_and_the_narrowest_heads_come_first():
-    models = {  # d_model, keys, d_head
-        "asked": (64, 128, 16),
-        "equal": (64, 128, 16),
-        "eights": (64, 128, 8),
-        "again": (64, 128, 8),
-        "twos": (64, 128, 2),
-        "wider": (64, 128, 32),
-        "smaller": (32, 128, 4),
-        "shorter": (64, 96, 4),
-    }
+    alike = {"asked": 16, "equal": 16, "eights": 8, "again": 8, "twos": 2, "wider": 32}
+    models = [(model, 64, 128, d_head) for model, d_head in alike.items()]
     rows = [
         (model, "layernorm", "long", site, d, n)
-        for model, (d_model, n, d_head) in models.items()
+        for model, d_model, n, d_head in (*models, ("smaller", 32, 128, 4), ("shorter", 64, 96, 4))
         for site, d in (("after_norm", d_model), ("head", d_head))
     ]
     columns = ["model", "variant", "texts", "site", "dimensions", "n_keys"]

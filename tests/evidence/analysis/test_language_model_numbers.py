@@ -13,9 +13,12 @@ def test_the_first_of_three_rates_is_an_end_and_shorter_runs_do_not_count(rates,
         worlds.losses(0.05, rate=rate).eval("valid_loss = valid_loss + base_learning_rate") for rate in rates
     ]
     short = runs[-1].assign(step=runs[-1].step // 2, steps=500, valid_loss=0.0)
-    best = language_model.runs_at_best_rate(pd.concat([*runs, short]), "gpt")
+    table = pd.concat([*runs, short])
+    best = language_model.runs_at_best_rate(table, "gpt")
     assert set(best.base_learning_rate) == {0.1} and set(best.steps) == {1000}
-    assert (best.at_end == at_end).all()
+    assert (best.at_end == at_end).all() and language_model.of_single_points(table).empty
+    broken = language_model.ends(table[table.step == 0], "gpt")
+    assert {*broken.train_loss, *broken.valid_loss} == {float("inf")}
 
 
 @pytest.mark.parametrize(

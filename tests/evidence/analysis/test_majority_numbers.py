@@ -21,6 +21,7 @@ def test_a_run_that_is_there_from_the_start_or_falls_from_infinity_arrives_at_it
     at_the_end = run("layernorm", (0, 2.0), (10, 0.5))
     found = majority.steps_to_reach(pd.concat([early, fallen, at_the_end]), [0.5]).set_index("variant").steps
     assert found["scale"] == 10 == pytest.approx(found["layernorm"]) and found["none"] == pytest.approx(40)
+    assert majority.early_and_last(at_the_end) == (10, 10), "before training nothing is early"
 
 
 def test_attention_is_equal_from_the_last_time_that_it_comes_to_be_so():
@@ -48,7 +49,8 @@ def test_a_run_that_is_as_long_as_its_experiment_is_not_lost_beside_a_longer_exp
     accuracies = {"scale": 0.9, "layernorm": 0.8}
     lengths = {"long": 2000, "short": 1000}
     runs = [worlds.metrics(accuracies=accuracies, experiment=name, last=n) for name, n in lengths.items()]
-    costs = majority.costs(pd.concat(runs))
+    bare = runs[0][runs[0].variant != "scale"].assign(experiment="nothing to compare with")
+    costs = majority.costs(pd.concat([*runs, bare]))
     pd.testing.assert_frame_equal(costs, pd.concat(map(majority.costs, runs), ignore_index=True))
     assert costs.cost[costs.variant == "layernorm"].between(9, 11).all()
 

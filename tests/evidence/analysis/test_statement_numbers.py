@@ -20,12 +20,8 @@ def test_the_final_loss_is_the_mean_of_the_last_tenth_of_the_steps(steps, lost, 
 def test_a_probe_s_accuracy_is_the_mean_over_the_runs_of_a_seed_that_did_not_diverge():
     shares = statements.position_accuracies(worlds.position_probe((0.8, 0.1), (0.9, 0.5), spread=0.0))
     last = shares[(shares.placement == "pre") & (shares.layer == 3)].set_index(["trained", "residual"])
-    for place, percent in {
-        (True, True): 81,
-        (True, False): 11,
-        (False, True): 91,
-        (False, False): 51,
-    }.items():
+    percents = {(True, True): 81, (True, False): 11, (False, True): 91, (False, False): 51}
+    for place, percent in percents.items():
         diverged = place[0]  # at one of two rates, with the second seed
         assert last.percent[place].tolist() == pytest.approx([percent, percent + diverged, percent, percent])
 

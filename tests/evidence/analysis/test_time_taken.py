@@ -32,10 +32,11 @@ def test_times_are_of_the_rules_whose_jobs_leave_the_files(tmp_path):
 @pytest.mark.parametrize("content", [None, b"", b"\0\xff\0", b"s\tmax_rss\n", b"other\n1\n"])
 def test_jobs_of_a_rule_add_up_and_a_file_that_is_gone_or_damaged_leaves_it_without_a_time(tmp_path, content):
     folder = tmp_path / "benchmarks"
-    files = [write(folder / f"train/d8/none/seed_{n}.tsv", 60 + 60 * n, 500 - n) for n in (0, 1)]
+    memory = enumerate((499, "-", 500))
+    files = [write(folder / f"train/d8/none/seed_{n}.tsv", 60 + 60 * n, most) for n, most in memory]
     files.append(write(folder / "page.tsv", 6, 9))
-    assert durations(map(str, files)).to_numpy().tolist() == [["train", 2, 3.0, 500.0], ["page", 1, 0.1, 9.0]]
+    assert durations(map(str, files)).to_numpy().tolist() == [["train", 3, 6.0, 500.0], ["page", 1, 0.1, 9.0]]
     files[1].unlink() if content is None else files[1].write_bytes(content)
     table = durations(files)
-    assert table.rule.to_list() == ["page", "train"] and table.jobs.to_list() == [1, 2]
+    assert table.rule.to_list() == ["page", "train"] and table.jobs.to_list() == [1, 3]
     assert table.wall_minutes[0] == 0.1 and math.isnan(table.wall_minutes[1])
