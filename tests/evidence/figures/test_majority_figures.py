@@ -1,17 +1,21 @@
 """What the figures of the majority task draw, under the names that their legends give it."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pandas as pd
 import pytest
 import random_world as world
 from matplotlib.colors import to_hex
-from reading import curve, labels, named
+from mpl_toolkits.mplot3d.axes3d import Axes3D
+from reading import bars, curve, labels, named
 from recomputed_tables import RECOMPUTED
 from scipy import stats
 
 from layernorm_roles.evidence.analysis.majority import best_rates
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import majority, style
+from layernorm_roles.evidence.figures.vectors import plane_and_ones
 from layernorm_roles.variants import BUILT_IN
 
 
@@ -62,8 +66,12 @@ def test_the_grid_names_its_rows_and_shows_the_angle_of_a_random_direction():
     columns = [axes.get_title().partition("\n")[0] for axes in panels[0]]
     assert columns == ["test loss", "test accuracy (%),", "angle of queries to", "1 − perplexity of"]
     assert [axes.get_yscale() for axes in panels[0]] == ["log", "function", "linear", "log"]
-    lengths = np.diff(panels[0, 1].transData.transform([(0, 1 - error) for error in (0.2, 0.1, 0.05)])[:, 1])
+    places = [(0, 1 - error) for error in (0.2, 0.1, 0.05, 5e-5, 0)]
+    lengths = np.diff(panels[0, 1].transData.transform(places)[:, 1])
     assert lengths[0] == pytest.approx(lengths[1]), "half of the errors is one length everywhere"
+    assert lengths[3] == 0, "no error has a place on the axis"
+    equal = world.draw("majority_curves", majority_metrics=metrics("d8").assign(attention_share=1.0)).axes[3]
+    np.testing.assert_allclose(equal.lines[0].get_ydata(), 1e-6)  # and so has equal attention
     angles = [named(axes, "random direction")[0].get_ydata()[0] for axes in panels[:2, 2]]
     assert angles == [pytest.approx(72.6, abs=0.05), pytest.approx(57.296, abs=1e-3)]  # one radian in three
     assert "LayerNorm, 2 to 6 seeds" in labels(figure)
@@ -113,6 +121,14 @@ def test_what_is_outside_the_box_is_counted_or_shortened_and_diverged_runs_are_a
     assert figure.texts[0].get_text().startswith("Every run has diverged")
 
 
+def test_the_disc_is_orthogonal_to_the_ones_vector():
+    axes = Mock(spec=Axes3D)
+    plane_and_ones(axes, radius=2.0, half_length=3.0)
+    disc = np.array(axes.plot_trisurf.call_args.args)
+    np.testing.assert_allclose([disc.sum(axis=0), np.linalg.norm(disc, axis=0) - 2], 0, atol=1e-12)
+    np.testing.assert_allclose(axes.plot.call_args.args, [[-3, 3]] * 3)
+
+
 # Size and projection
 
 
@@ -131,9 +147,11 @@ def test_the_cross_shows_its_cells_main_effects_and_interaction():
         assert axes.get_title() == title and len(at.dropna()) == 3  # layernorm has four
         places = dict(zip((t.get_text() for t in axes.get_xticklabels()), axes.get_xticks(), strict=True))
         for label, pair in pairs.items():
-            x, y = curve(axes, f"{label} projection").get_data()
+            line = curve(axes, f"{label} projection")
+            x, y = line.get_data()
             assert [round(place) for place in x] == [places["1/√d (small)"], places["√d (large)"]]
             np.testing.assert_allclose(y, at.dropna()[pair].mean())
+            np.testing.assert_allclose(bars(axes, line.get_color()).mean(axis=1), y)
         marks = [mark for mark in named(right, f"effect at {title}") if len(mark.get_xdata()) == 1]
         assert {mark.get_markerfacecolor() for mark in marks} == {"white" if step < 6000 else "black"}
         drawn = {rows[round(float(mark.get_ydata()[0]))]: float(mark.get_xdata()[0]) for mark in marks}

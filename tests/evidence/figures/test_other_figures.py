@@ -17,15 +17,6 @@ from layernorm_roles.evidence.figures import forest, pretrained, statements, sty
 # Random keys
 
 
-def heat(axes):
-    """What a heat map shows, a row for each d and a column for each n."""
-    return axes.collections[0].get_array()
-
-
-def grid(values, part):
-    return part.assign(value=values).pivot(index="d", columns="n", values="value").to_numpy()
-
-
 MATRICES = "100 matrices for each n and d\n9 of 12,900 keys borderline"
 OTHERS = "after LayerNorm: none in 900 matrices each"
 
@@ -39,13 +30,15 @@ def test_the_paper_s_figures_show_shares_of_matrices(name, norm, title, below):
     table.loc[table.norm == "none", "n_borderline"] = 1
     figure = world.draw(name, random_keys=table.sample(frac=1, random_state=1))
     axes, cells = figure.axes[0], table[table.norm == norm]
-    np.testing.assert_allclose(heat(axes), grid(cells.any_unselectable, cells))
+    shares = cells.pivot(index="d", columns="n", values="any_unselectable")
+    np.testing.assert_allclose(axes.collections[0].get_array(), shares)
     assert axes.collections[0].get_clim() == (0, 1) and axes.get_ylabel() == "dimension d"
     assert title in axes.get_title(loc="left") and (figure.get_supxlabel() or "") == below
 
 
 def test_the_law_has_a_line_for_every_share_and_its_causal_one():
-    axes = world.drawn("gaussian_law").axes[0]
+    table = world.gaussian_law().sample(frac=1, random_state=0)
+    axes = world.draw("gaussian_law", gaussian_law=table).axes[0]
     drawn = {tuple(line.get_ydata()): (line.get_color(), line.get_linestyle()) for line in axes.lines}
     for (share, causal), part in world.gaussian_law().dropna().groupby(["share", "causal"]):
         colour = handles(axes.figure)[f"{100 * share:g} % unselectable"].get_color()
@@ -105,7 +98,8 @@ def test_the_forest_has_the_paper_s_claims_in_reported_effects():
     arrows = [line for line in axes.lines if line.get_marker() in ("<", ">")]
     assert {(arrow.get_marker(), row(arrow)) for arrow in arrows} == {(">", 0), ("<", 1), (">", 2)}
     assert all(a.get_window_extent().x0 > axes.bbox.x1 for a in arrows if a.get_marker() == ">")
-    assert "5.0" in [text.get_text() for text in axes.texts] and axes.get_xlim() == forest.ENDS
+    places = {text.get_text(): text.xy[0] for text in axes.texts}
+    assert places == {"no effect": 0, "as reported": 1, "5.0": 2} and axes.get_xlim() == forest.ENDS
     table = world.claims()
     table.loc[table.claim == "accurate", "measured"] = 12.0  # where -8 is reported
     (axes,) = world.draw("claims_forest", claims=table).axes
@@ -186,12 +180,7 @@ def test_placement_counts_the_runs_that_diverged_and_shows_what_guessing_gives()
         assert [*{*curve(drawn[title], "guessing").get_ydata()}] == pytest.approx([5])
 
 
-@pytest.mark.parametrize(
-    ("name", "title"),
-    [
-        ("statement_placement", "means over 2 to 3 seeds"),
-        ("heads_by_width", "means over 3 seeds"),
-    ],
-)
-def test_legends_say_over_how_many_seeds_means_are(name, title):
-    assert title in [legend.get_title().get_text() for legend in world.drawn(name).findobj(Legend)]
+@pytest.mark.parametrize(("name", "seeds"), [("statement_placement", "2 to 3"), ("heads_by_width", "3")])
+def test_legends_say_over_how_many_seeds_means_are(name, seeds):
+    titles = [legend.get_title().get_text() for legend in world.drawn(name).findobj(Legend)]
+    assert f"means over {seeds} seeds" in titles
