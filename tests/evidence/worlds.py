@@ -181,8 +181,8 @@ def geometry(
     difference=1e-14,
     rank_lost=1,
     rms_rank_lost=0,
-    deviation=1e-15,
-    rms_deviation=1e-15,
+    off=None,
+    rms_off=None,
     near=None,
     away=None,
     close=1e-5,
@@ -190,6 +190,7 @@ def geometry(
     """LayerNorm and RMSNorm in 4 and 16 dimensions; other radii with a smaller eps, other differences with eps outside.
 
     `near` and `away`: the radius over its root for inputs whose root mean square is `close` and 1, by place of eps.
+    `off` and `rms_off`: deviations of the shape, other than none. RMSNorm's may have its centre anywhere.
     """
     rows, exact = [], {"inside": 1.0, "outside": 1.0}
     for n in (4, 16):
@@ -198,9 +199,10 @@ def geometry(
         for (size, radii), place in product(((close, near or {}), (1.0, away or {})), exact):
             for eps, mean in ((1e-5, (exact | radii)[place]), (1e-12, 3.0)):
                 rows.append(("layernorm", n, place, eps, size * np.sqrt(n), "radius_mean", mean))
-        shapes = (("layernorm", rank_lost, deviation), ("rmsnorm", rms_rank_lost, rms_deviation))
-        for norm, lost, off in shapes:
-            shape = {"rank": n - lost, "axes_deviation": off, "axes_cosine": 0.0, "centre_deviation": 0.0}
+        shapes = (("layernorm", rank_lost, 0, off), ("rmsnorm", rms_rank_lost, 9, rms_off))
+        for norm, lost, centre, more in shapes:
+            shape = {"rank": n - lost, "axes_deviation": 1e-15, "axes_cosine": 0, "centre_deviation": centre}
+            shape |= more or {}
             rows += [(norm, n, None, 0.0, np.nan, name, float(v)) for name, v in shape.items()]
     return table("geometry", rows)
 
@@ -221,13 +223,13 @@ def fusion(errors, seeds=5, narrow=0.5) -> pd.DataFrame:
 def placement(gap, seeds=3, lost=()) -> pd.DataFrame:
     """Post-norm's training loss minus pre-norm's at each learning rate, in deep networks; none in shallow ones.
 
-    `lost`: pairs of placement and seed of deep networks that diverge.
+    `lost`: pairs of placement and seed of deep networks that diverge. All of a depth between them do.
     """
     rows = []
-    for name, depth, rate, seed, step in product(("pre", "post"), (2, 24), gap, range(seeds), range(20)):
+    for name, depth, rate, seed, step in product(("pre", "post"), (2, 12, 24), gap, range(seeds), range(20)):
         more = gap[rate] * (1 + 0.05 * seed) if name == "post" and depth == 24 else 0.001 * seed
-        diverged = (name, seed) in lost and depth == 24 and step > 10
-        rows.append((name, depth, rate, seed, step, np.inf if diverged else 4.0 + more))
+        diverged = depth == 12 or ((name, seed) in lost and depth == 24)
+        rows.append((name, depth, rate, seed, step, np.inf if diverged and step > 10 else 4.0 + more))
     return table("placement", rows)
 
 

@@ -120,10 +120,8 @@ def head_widths(t, checkpoint="final") -> float:
     points = []
     for model in sorted({name for name in t["key_selectability"].model if "heads_" in name}):
         k = of_keys(t, model, "layernorm", "head", checkpoint=checkpoint)
-        law = np.mean(
-            [100 * expected_unselectable(n, d) / n for n, d in zip(k.n_keys, k.dimensions, strict=True)]
-        )
-        points.append(percent(k, "seed") - law)
+        sizes = zip(k.n_keys, k.dimensions, strict=True)
+        points.append(percent(k, "seed") - np.mean([100 * expected_unselectable(n, d) / n for n, d in sizes]))
     return pd.concat(points, axis=1, join="inner").mean(axis=1).mean()
 
 

@@ -32,8 +32,8 @@ def test_primary_claims_have_holm_s_p_of_no_effect_on_the_scale_of_their_interva
     ends = worlds.metrics(accuracies=accuracies, experiment="rates", rate=0.03, seeds=6)
     judged = claims.judge({"majority_metrics": pd.concat([unequal, ends])})[0].set_index("claim")
     last = ends[ends.step == ends.step.max()].pivot(index="seed", columns="variant", values="test_accuracy")
-    steps = majority.steps_to_reach(unequal, [0.5]).pivot(index="seed", columns="variant", values="steps")
-    steps = np.log(steps)
+    reached = majority.steps_to_reach(unequal, [0.5])
+    steps = np.log(reached.pivot(index="seed", columns="variant", values="steps"))
     released = steps.scale_released - steps.layernorm
     effects = {
         "faster": released,
@@ -141,19 +141,17 @@ def of_majority(*parts):
     return {"majority_metrics": pd.concat([worlds.metrics(last=600, **part) for part in parts])}
 
 
-LOSSES = {
-    "language_model_metrics": pd.concat([worlds.losses(0.05), worlds.losses(0.05, model="other", seeds=5)])
-}
+LOSSES = [worlds.losses(0.05), worlds.losses(0.05, model="other", seeds=5)]
+LOSSES = {"language_model_metrics": pd.concat(LOSSES)}
 RANDOM_KEYS = worlds.random_keys({"none": (1.0, 0.0)})
 AS_IN_PAPER = RANDOM_KEYS.replace({"n": {10: 3}})
 TO_60 = "to 60, d = 3 to 15, 100 matrices for each"
 OTHER = {"ratios": {"layernorm": 1.0, "scale": 1.0}, "experiment": "d3", "d_model": 3, "seeds": 5}
 AT_ONE_RATE = {"ratios": {"layernorm": 1.0}, "seeds": 3}
 AT_ANOTHER = {"ratios": {"none": 1.0}, "rate": 0.01, "seeds": 2}
+PLACES = {("layernorm", "final", site): 0.1 for site in ("head", "after_norm")}
 KEYS = [
-    worlds.keys({("layernorm", "final", site): 0.1 for site in ("head", "after_norm")}, model, texts).assign(
-        n_keys=n
-    )
+    worlds.keys(PLACES, model, texts).assign(n_keys=n)
     for model, texts, n in (("other", "long", 70), ("gpt", "long", 900), ("gpt", "sentences", 30))
 ]
 KEYS[0]["dimensions"] = 64

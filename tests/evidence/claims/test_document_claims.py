@@ -18,7 +18,7 @@ WORLDS = [
     ("geometry", worlds.geometry(), "holds"),
     ("geometry", worlds.geometry(difference=1e-3), "partial"),
     ("geometry", worlds.geometry(rank_lost=0), "partial"),
-    ("geometry", worlds.geometry(difference=np.inf, deviation=1e-3), "does not hold"),
+    ("geometry", worlds.geometry(difference=np.inf, off={"centre_deviation": 1e-3}), "does not hold"),
     ("geometry", worlds.geometry(rms_rank_lost=1), "partial"),
     ("geometry_radius", worlds.geometry(**WELL), "holds"),
     ("geometry_radius", worlds.geometry(**WELL | {"away": {"inside": 0.9}}), "partial"),
@@ -47,7 +47,7 @@ WORLDS = [
     ("score_mean", worlds.score_scale(grows=(1.0, 1.0)), "holds"),
     ("score_mean", worlds.score_scale(grows=(0.5, 0.5)), "does not hold"),
     ("score_mean", worlds.score_scale(grows=(1.0, 1.0), spread=0.1), "not tested"),
-    ("geometry", worlds.geometry(rms_deviation=1e-3), "partial"),
+    ("geometry", worlds.geometry(rms_off={"axes_cosine": 1e-3}), "partial"),
     ("fusion_norm", worlds.fusion(FUSION | {"residual": EXACT}), "holds"),
     ("fusion_norm", worlds.fusion(FUSION | {"residual": EXACT}, narrow=0.1), "partial"),
     ("fusion_norm", worlds.fusion(FUSION), "partial"),
@@ -88,8 +88,9 @@ def test_a_single_seed_is_not_tested(name):
     assert_judged(name, tables(name, world[world.seed == 0]), "not tested: only 1 seed")
 
 
+AXES = {"axes_deviation": 1e-3}
 BESIDE = [
-    ("geometry", worlds.geometry(deviation=1e-3), {"layernorm, deviation from the ellipsoid": 1e-3}),
+    ("geometry", worlds.geometry(off=AXES), {"layernorm, deviation from the ellipsoid": 1e-3}),
     ("fusion_residual", worlds.fusion(FUSION), {"residual, trained language models": 70}),
     ("fusion_norm", worlds.fusion(FUSION), {"norm, trained language models": 70, "norm, d = 8": 2.55}),
     (

@@ -106,9 +106,8 @@ def test_what_is_asked_again_gets_the_verdict_of_its_own_runs_and_rules_and_noth
     settings = SETTINGS | {"first_seed": 50_000}
     files.write_text(again / "settings.json", json.dumps(settings))
     write(again / "rules.json", settings, "c0ffee")
-    store.write(
-        worlds.random_keys({"none": (1.0, 0.0)}), "random_keys", first, PROVENANCE | {"git_commit": "1st"}
-    )
+    alone = worlds.random_keys({"none": (1.0, 0.0)})
+    store.write(alone, "random_keys", first, PROVENANCE | {"git_commit": "1st"})
     fewer = worlds.random_keys({"none": (0.1, 0.0), "layernorm": (0.0, 0.0)})
     store.write(fewer, "random_keys", second, PROVENANCE | {"git_commit": "2nd"})
     judged = []
@@ -119,15 +118,12 @@ def test_what_is_asked_again_gets_the_verdict_of_its_own_runs_and_rules_and_noth
     alone = claims.judge({"random_keys": fewer})
     assert [*after.claim] == [*CLAIMS]
     rows = ([repr(row) for row in table.to_numpy().tolist()] for table in (before, after))
-    assert [name for name, *pair in zip(CLAIMS, *rows, strict=True) if len({*pair}) > 1] == [
-        "random_keys_layernorm"
-    ]
+    differing = [name for name, *pair in zip(CLAIMS, *rows, strict=True) if len({*pair}) > 1]
+    assert differing == ["random_keys_layernorm"]
     rows = [table.set_index("claim").loc["random_keys_layernorm"] for table in (after, alone[0])]
     assert rows[0].verdict == rows[1].verdict == "reproduced" and rows[0].rule_fixed == "before"
-    assert (
-        rows[0].setting
-        == f"{rows[1].setting} Asked again, on seeds from 50,000 on, because runs on other seeds left it undecided."
-    )
+    said = " Asked again, on seeds from 50,000 on, because runs on other seeds left it undecided."
+    assert rows[0].setting == rows[1].setting + said
     assert {*after.rule_fixed[after.claim != "random_keys_layernorm"]} == {"after"}
     taken = [table[table.claim == "random_keys_layernorm"] for table in (compared_after, alone[1])]
     assert [*taken[0].estimate] == [*taken[1].estimate] != []
@@ -139,13 +135,10 @@ def test_what_is_asked_again_gets_the_verdict_of_its_own_runs_and_rules_and_noth
 def test_a_claim_that_stays_undecided_has_the_numbers_of_both_runs():
     runs = [worlds.losses(0.05, seeds=n, worth=w) for n, w in ((3, 0.051), (4, 0.052))]
     first, second = (claims.judge({"language_model_metrics": table}) for table in runs)
-    before, after = (
-        table.set_index("claim") for table in (first[0], claims.asked_again(first, second, 7000)[0])
-    )
-    row, told = second[0].set_index("claim").loc["attention_worth"], after.loc["attention_worth"]
-    assert (
-        before.verdict["attention_worth"] == row.verdict == told.verdict == "not tested" and row.n_seeds == 4
-    )
+    found = first[0], second[0], claims.asked_again(first, second, 7000)[0]
+    before, later, after = (table.set_index("claim") for table in found)
+    row, told = (table.loc["attention_worth"] for table in (later, after))
+    assert before.verdict["attention_worth"] == row.verdict == told.verdict == "not tested"
     says = f"Asked again, on seeds from 7,000 on, it stays undecided: {row.measured:.3g} [{row.ci_low:.3g}, "
     assert told.reason.endswith(f"{says}{row.ci_high:.3g}], 4 runs.") and told.measured != row.measured
     assert after.reason["faster"] == before.reason["faster"], "neither has such runs"
@@ -161,11 +154,7 @@ def test_the_kept_run_vouches_for_the_claims_whose_words_and_numbers_it_began_wi
     before = {name for name, rule in today.items() if at_start.get(name) == rule}
     if AGAIN.folder.is_dir():  # its rules are those of other settings: other seeds, and more of them
         later = preregistration.read_rules(AGAIN.folder / "rules.json")
-        asked = {
-            name
-            for name, setting in TABLES["claims"].set_index("claim").setting.items()
-            if "Asked again" in setting
-        }
+        asked = {*TABLES["claims"].claim[TABLES["claims"].setting.str.contains("Asked again")]}
         rules = hashes(json.loads((AGAIN.folder / "settings.json").read_text(encoding="utf-8")))
         before = before - asked | {name for name in asked if later.get(name) == rules[name]}
     assert before == set(kept.index[kept == "before"]) and len(before) > len(today) / 2

@@ -52,15 +52,14 @@ def test_findings_of_an_effect_of_one():
 
 
 def test_an_interval_that_ends_at_a_threshold_is_at_most_as_much_and_not_above():
-    below, beyond = Estimate(0.5, 0.0, 1.0), Estimate(1.5, 1.0, 2.0)
-    assert (rules.above(below, 1.0), rules.above(beyond, 1.0)) == (ABSENT, UNDECIDED)
-    assert (rules.at_most(below, 1.0), rules.at_most(beyond, 1.0)) == (SEEN, UNDECIDED)
-    assert rules.at_most(below, 1.0, beyond) == UNDECIDED and rules.at_most(beyond, 0.9) == ABSENT
+    below, above = Estimate(0.5, 0.0, 1.0), Estimate(1.5, 1.0, 2.0)
+    assert (rules.above(below, 1.0), rules.above(above, 1.0)) == (ABSENT, UNDECIDED)
+    assert (rules.at_most(below, 1.0), rules.at_most(above, 1.0)) == (SEEN, UNDECIDED)
+    assert rules.at_most(below, 1.0, above) == UNDECIDED and rules.at_most(above, 0.9) == ABSENT
     most = rules.EXPONENT
     assert rules.within_exponent(Estimate(0.0, -most, most), 0.0) == SEEN
-    assert {rules.within_exponent(Estimate(sign, *sorted((sign, sign * most))), 0.0) for sign in (-1, 1)} == {
-        UNDECIDED
-    }
+    beyond = (Estimate(sign, *sorted((sign, sign * most))) for sign in (-1, 1))
+    assert {rules.within_exponent(each, 0.0) for each in beyond} == {UNDECIDED}
 
 
 PAPER = dict.fromkeys(product(THERE, repeat=2), "partial") | {(SEEN, SEEN): "reproduced"}
