@@ -24,6 +24,8 @@ back\slash \| and `code`
 ~~gone~~
 # no heading
 1. no list
+2) no list
++ no list
 - no list
 > no quotation
 [ ] no task
@@ -61,6 +63,7 @@ def test_markdown_shows_a_sentence_whole_with_its_marked_characters_in_brackets(
 
 def test_spaces_and_line_breaks_are_not_marked():
     assert sentence([(" al", True), (" or", True), ("\n", True)]) == " ⟦al⟧ ⟦or⟧ "
+    assert readable.token_text(" \t\n") == "␣⇥⏎"
 
 
 def test_numbers_are_to_the_right_of_texts_and_wide_tables_dense():
