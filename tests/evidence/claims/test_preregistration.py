@@ -106,8 +106,8 @@ def test_what_is_asked_again_gets_the_verdict_of_its_own_runs_and_rules_and_noth
     settings = SETTINGS | {"first_seed": 50_000}
     files.write_text(again / "settings.json", json.dumps(settings))
     write(again / "rules.json", settings, "c0ffee")
-    alone = worlds.random_keys({"none": (1.0, 0.0)})
-    store.write(alone, "random_keys", first, PROVENANCE | {"git_commit": "1st"})
+    bare = worlds.random_keys({"none": (1.0, 0.0)})
+    store.write(bare, "random_keys", first, PROVENANCE | {"git_commit": "1st"})
     fewer = worlds.random_keys({"none": (0.1, 0.0), "layernorm": (0.0, 0.0)})
     store.write(fewer, "random_keys", second, PROVENANCE | {"git_commit": "2nd"})
     judged = []

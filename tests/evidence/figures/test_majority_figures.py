@@ -70,6 +70,8 @@ def test_the_grid_names_its_rows_and_shows_the_angle_of_a_random_direction():
     lengths = np.diff(panels[0, 1].transData.transform(places)[:, 1])
     assert lengths[0] == pytest.approx(lengths[1]), "half of the errors is one length everywhere"
     assert lengths[3] == 0, "no error has a place on the axis"
+    percents = [float(text.get_text()) for text in panels[0, 1].get_yticklabels()]
+    np.testing.assert_allclose(percents, 100 * panels[0, 1].get_yticks())
     equal = world.draw("majority_curves", majority_metrics=metrics("d8").assign(attention_share=1.0)).axes[3]
     np.testing.assert_allclose(equal.lines[0].get_ydata(), 1e-6)  # and so has equal attention
     angles = [named(axes, "random direction")[0].get_ydata()[0] for axes in panels[:2, 2]]
