@@ -194,7 +194,8 @@ RESULT = r"results/published/parquet/claims\.parquet is a result; expected a cop
 def test_what_is_no_file_of_a_corpus_is_named(tmp_path, monkeypatch, there, target, path, says):
     monkeypatch.chdir(tmp_path)
     make(tmp_path / there, target)
-    corpus = {"kind": "parquet" if "results" in path else "files", "paths": [path.format(here=tmp_path)]}
+    paths = [path.format(here=tmp_path), there]  # one that fits nothing, beside one that does
+    corpus = {"kind": "parquet" if "results" in path else "files", "paths": paths}
     with pytest.raises(ValueError, match=rf"^text.words: .*{says}"):
         of({"text": {"words": {"corpus": corpus}}}).corpus_files("words")
 

@@ -105,7 +105,7 @@ def test_mouse_finger_and_keyboard_turn_and_zoom_and_reset_the_view(browser, can
     browser.find_element(By.CSS_SELECTOR, "button[data-view=printed]").click()
     first = picture(browser)
     assert picture(browser) == first, "still until it is touched"
-    start = point_of_view(browser)
+    assert (start := point_of_view(browser)) == [-14, 16, 1], "as in Figures 1a and 1b"
     ActionChains(browser).drag_and_drop_by_offset(canvas, 80, 30).perform()
     seen = [first, picture(browser)]
     assert np.subtract(point_of_view(browser), start).tolist() == [-40, 15, 0], "the near side follows"

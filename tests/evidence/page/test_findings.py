@@ -50,10 +50,7 @@ def table(**verdicts):
     return frame.reset_index(drop=True)
 
 
-WORLDS = [
-    {},
-    {"attention_needs_size": "partial", "loss_gap": "confounded", "heads": "partial"},
-]
+WORLDS = [{}, {"attention_needs_size": "partial", "loss_gap": "confounded", "heads": "partial"}]
 """Verdicts with which, between them, each sentence is true in a world at least."""
 
 
@@ -66,9 +63,8 @@ def true_entries(entries, verdicts):
 def test_every_sentence_is_true_in_a_world():
     worlds = [conditions() | first_headlines() | world for world in WORLDS]
     for entries in (ENTRIES, findings.TEXT["readme"]):
-        assert {text(entry) for world in worlds for entry in true_entries(entries, world)} == {
-            *map(text, entries)
-        }
+        found = {text(entry) for world in worlds for entry in true_entries(entries, world)}
+        assert found == {*map(text, entries)}
 
 
 @pytest.mark.parametrize("world", WORLDS)

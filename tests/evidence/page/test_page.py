@@ -20,12 +20,12 @@ from layernorm_roles import store
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
 from layernorm_roles.evidence.figures.style import looks_of
+from layernorm_roles.evidence.page import findings, sections, vectors
 from layernorm_roles.evidence.page import page as report
-from layernorm_roles.evidence.page import sections, vectors
-from layernorm_roles.evidence.page.findings import TEXT
 from layernorm_roles.evidence.page.sections import TEXTS, source_of
 from layernorm_roles.evidence.tables import readable
 from layernorm_roles.evidence.tables.typography import typeset
+from layernorm_roles.evidence.tables.verdicts import judged
 from layernorm_roles.shown import FIGURES, TABLES
 
 ROOT = Path(__file__).parents[3]
@@ -76,7 +76,7 @@ def test_every_figure_is_on_the_page_once_and_files_lie_beside_figures_and_table
     pictures = list(tree.iter("img"))
     sources = {unquote(picture.get("src")) for picture in pictures}
     assert sources == {f"figures/{name}.png" for name in world.plan["figures"]}
-    assert len(pictures) == len(sources) > 2
+    assert len(pictures) == len(sources) > 2 and not tree.findall(".//details[@class='more-figures']")
     places = [(each.get("class"), each.find(".//img")) for each in tree.iter("figure")]
     sizes = {(wide, img.get("width"), img.get("height")) for wide, img in places}
     known = {(None, "367", "209"), ("wide", "628", "209")}
@@ -124,6 +124,7 @@ def test_every_claim_is_there_with_verdict_numbers_control_and_setting(articles,
         assert shown.get("Setting", "as above") == ("as above" if known else row.setting)
         command = f"snakemake --cores all {claim.target} {OPTIONS}"
         assert shown.get("Just this", command if first else "") == command
+        assert shown.get("Claim", "") == words_of(claim.statement) * bool(first)
         places = {each.get("id") for each in article.iter()} | {a.get("href")[1:] for a in article.iter("a")}
         readable = {name for name in claim.shown if {*TABLES[name].inputs} <= {*world.plan["tables"]}}
         figures = {*claim.figures} & {*world.plan["figures"]}
@@ -195,9 +196,7 @@ def test_repeated_claims_stand_below_the_claim_that_they_repeat(tree):
         for each in (*part.iter("figure"), *part.iter("details"))
     }
     wanted = {name for claim in CLAIMS if claim.name in found for name in (*claim.figures, *claim.shown)}
-    assert {of[name] for name in wanted & of.keys()} <= {*found}, (
-        "what is folded has no picture that others show"
-    )
+    assert {of[name] for name in wanted & of.keys()} <= {*found}, "what others show is not folded"
 
 
 def test_every_claim_comes_from_a_known_source_and_every_unit_is_defined():
@@ -336,15 +335,14 @@ def test_the_findings_have_the_figures_of_decided_sections_once(world, tmp_path,
     written(world, tmp_path, inputs, figures=[path.stem for path in paths])
     page = parsed((tmp_path / "findings.html").read_text(encoding="utf-8"))
     assert [each.get("src") for each in page.iter("img")] == [f"figures/{name}.png" for name in figures]
-    shown = [each for each in TEXT["sections"] if each["claim"] in decided]
-    headlines = [each["headlines"][verdicts[each["claim"]]] for each in shown]
-    assert [words(each) for each in page.iter("h2")] == [
-        f"{place}. {words_of(headline)}" for place, headline in enumerate(headlines, start=1)
-    ]
+    parts = findings.sections(judged(frame))[0]
+    for place, (part, section) in enumerate(zip(parts, page.iter("section"), strict=True), start=1):
+        assert words(section.find("h2")) == f"{place}. {words_of(part['headline'])}"
+        link = f"claim “{part['claim'].replace('_', ' ')}”: {verdicts[part['claim']]}"
+        assert words(section.find("p")) == words_of(" ".join([*part["sentences"], link]))
+        assert section.find("p/a").get("href") == f"report.html#{part['claim']}"
     for name, caption in zip(figures, page.iter("figcaption"), strict=True):
         assert words(caption) == words_of(FIGURES[name].caption).partition(". ")[0].rstrip(".") + "."
-    for link, each in zip(page.findall(".//a[@class='verdict']"), shown, strict=True):
-        assert link.get("href") == f"report.html#{each['claim']}" and verdicts[each["claim"]] in link.text
 
 
 def test_the_origin_of_files_stands_below_its_heading(tree, world):

@@ -56,10 +56,8 @@ def test_what_is_asked_again_lies_in_the_kept_one_until_another_is_kept(world, n
         files.write_text(run / name, "{}")
     publish.publish(world.plan | {"files": names}, run, kept)
     first = contents(kept)
-    plan = {
-        "files": [*names, "settings.json", "rules.json"],
-        "settings": world.plan["settings"] | {"name": "again"},
-    }
+    settings = world.plan["settings"] | {"name": "again"}
+    plan = {"files": [*names, "settings.json", "rules.json"], "settings": settings}
     for _ in range(2):
         publish.publish(world.plan | plan, run, kept)
     added = {name for name in contents(kept) if name not in first}
