@@ -154,6 +154,8 @@ def test_variants_runs_and_views_can_be_chosen(browser, canvas):
     assert not np.diff(browser.execute_script(keys), axis=0).any()
     drawn = browser.execute_script("return [shorten([-3 * limit, limit, 0]), shorten([limit, 0, -limit])]")
     assert [each["hollow"] for each in drawn] == [True, False] and drawn[0]["at"][0] == -drawn[1]["at"][0]
+    browser.execute_script("views[1].runs.pop(); chooseVariant(1)")
+    assert choice.first_selected_option.text == "all runs", "of a variant that lacks the chosen one"
 
 
 # The table of claims, the contents and the terms
@@ -171,8 +173,7 @@ def test_the_table_of_claims_is_filtered_and_sorted(browser):
     names = ("verdict", "source", "sort")
     verdict, source, sort = (Select(form.find_element(By.NAME, name)) for name in names)
     # An effect against a claim's direction still comes before unknown ones.
-    known = """document.querySelector("tr.row:not([data-effect=''])").dataset.effect = "-1" """
-    browser.execute_script(known)
+    browser.execute_script("document.querySelector('tr.row[data-effect^=\"0\"]').dataset.effect = '-1'")
     everything = rows_shown(browser)
     assert len(everything) == len(CLAIMS)
     verdict.select_by_value("partial")
@@ -189,12 +190,13 @@ def test_the_table_of_claims_is_filtered_and_sorted(browser):
     words, sources = list(map(str, MEANINGS)), [each["name"] for each in TEXTS["sources"]]
     keys = {"verdict": lambda row: words.index(row[0]), "source": lambda row: sources.index(row[1])}
     keys |= {"effect": lambda row: -float(row[2] or "-inf"), "runs": lambda row: -int(row[3])}
+    label = browser.find_element(By.CSS_SELECTOR, ".verdicts .label")
     for by, key in keys.items():
         sort.select_by_value(by)
         assert rows_shown(browser) == sorted(everything, key=key) != everything
-        assert browser.execute_script(parts) == 0
+        assert browser.execute_script(parts) == label.is_displayed() == 0
     sort.select_by_value("")
-    assert rows_shown(browser) == everything and browser.execute_script(parts) == 3
+    assert rows_shown(browser) == everything and browser.execute_script(parts) == 3 and label.is_displayed()
 
 
 def test_the_contents_follow_the_reader_of_a_wide_page(browser):
@@ -206,7 +208,7 @@ def test_the_contents_follow_the_reader_of_a_wide_page(browser):
         assert 0 <= top < 900
 
 
-def test_a_term_explains_itself_to_the_keyboard(browser):
+def test_a_term_explains_itself_to_keyboard_and_mouse(browser):
     link = browser.find_element(By.CSS_SELECTOR, "table.verdicts a.badge")
     before = browser.find_element(By.CSS_SELECTOR, "tr.row a")
     browser.execute_script("arguments[0].focus()", before)
@@ -217,7 +219,7 @@ def test_a_term_explains_itself_to_the_keyboard(browser):
     ActionChains(browser).send_keys(Keys.ESCAPE).perform()
     assert not tip.is_displayed()
     ActionChains(browser).move_to_element(link).perform()
-    assert tip.is_displayed(), "to the mouse as well"
+    assert tip.is_displayed()
 
 
 HIDDEN = """for (const folded of document.querySelectorAll("details")) folded.open = false;

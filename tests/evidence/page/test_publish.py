@@ -18,8 +18,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def names(world) -> list[str]:
-    tables = [world.inputs[name] for name in world.plan["tables"]]
-    paths = [*tables, *world.inputs["figures"]]
+    paths = [*(world.inputs[name] for name in world.plan["tables"]), *world.inputs["figures"]]
     return [str(path.relative_to(world.folder)) for path in paths]
 
 

@@ -39,7 +39,7 @@ def command(target: str, options: str) -> str:
 
     Options have to come after the target, since some, such as --configfile, take several values.
 
-    >>> command("majority", "--configfile mine.yaml")
+    >>> command("majority", " --configfile mine.yaml")
     'snakemake --cores all majority --configfile mine.yaml'
     """
     return " ".join(word for word in ("snakemake --cores all", target, options.strip()) if word)
