@@ -228,9 +228,9 @@ def test_a_folder_that_cannot_be_written_or_is_none_is_named(tmp_path, monkeypat
 
 
 def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):
-    make(tmp_path / "parquet/random_keys.parquet")
-    nothing = Exhibits.kept(tmp_path)
-    assert (nothing.tables, nothing.groups, nothing.files) == ((), {}, [])
+    make(tmp_path / "v1.2/parquet/random_keys.parquet")
+    nothing = Exhibits.kept(tmp_path / "v1.2")
+    assert (nothing.name, nothing.tables, nothing.groups, nothing.files) == ("v1.2", (), {}, [])
     assert nothing.ending() == nothing.judged == nothing.read_by("majority") == []
     kept = Exhibits.kept(ROOT / "results/published")
     assert "majority_metrics" in kept.tables and "claims" not in kept.tables

@@ -220,6 +220,8 @@ def test_a_term_explains_itself_to_keyboard_and_mouse(browser):
     assert not tip.is_displayed()
     ActionChains(browser).move_to_element(link).perform()
     assert tip.is_displayed()
+    link.click()
+    assert not tip.is_displayed() and browser.current_url.endswith(link.get_attribute("href"))
 
 
 HIDDEN = """for (const folded of document.querySelectorAll("details")) folded.open = false;
