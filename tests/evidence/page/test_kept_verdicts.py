@@ -30,7 +30,7 @@ def kept(tmp_path):
 
 @pytest.fixture
 def table(tmp_path):
-    """The path of the table claims of a reproduction that lacks the runs of two claims; a third has no bound."""
+    """The path of the table claims of a reproduction that lacks the runs of two claims and leaves a third open."""
     frame = claims().set_index("claim", drop=False)
     frame.loc[[LACKING, UNKNOWN], NUMBERS] = np.nan
     frame.loc[OPEN, "measured"] = np.inf
