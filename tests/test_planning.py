@@ -43,15 +43,17 @@ def test_a_job_comes_after_those_whose_results_it_reads_and_knows_their_plans(sm
 
 
 def test_jobs_have_the_files_and_settings_of_their_stage(made, smoke):
-    computing = [job for job, each in smoke.items() if each["stage"] not in EVIDENCE]
-    assert jobs.benchmarks(made.folder, smoke) == [f"results/smoke/benchmarks/{job}.tsv" for job in computing]
+    last = [job for job, each in smoke.items() if each["stage"] in EVIDENCE]
+    assert jobs.ends(made.folder, smoke) == [f"results/smoke/origin/{job}.json" for job in last]
+    computing = [f"results/smoke/benchmarks/{job}.tsv" for job in smoke if job not in last]
+    assert jobs.benchmarks(made.folder, smoke) == computing
     assert smoke["tables/position_probe"]["settings"] == made.plain["statements"]["placement"]
     assert smoke["tables/key_selectability"]["settings"] == made.plain["language_model"]
     assert {job for job, each in smoke.items() if "kept" in each} == {"draw/verdicts", "page"}
     page = smoke["page"]
     assert {job for job in smoke if job.startswith("draw/")} < {*page["made_by"]}
     assert {*smoke["draw/random_keys"]["made_by"]} == {"random_keys"}
-    assert page["options"] == " --configfile workflow/presets/smoke.yaml" and "claims" in page["tables"]
+    assert page["options"] == " --configfile workflow/presets/smoke.yaml"
     assert page["figures"] == [Path(file).stem for file in made.exhibits.pictures]
 
 
@@ -59,6 +61,7 @@ def test_statements_have_as_many_seeds_as_are_asked_and_data_the_seed_of_their_n
     asked = SMOKE["statements"]
     placed = {"placement/pre": asked["placement"], "placement/post": asked["placement"]}
     for job, settings in {**placed, "score_scale": asked["score_scale"]}.items():
+        assert smoke[job].get("placement", "") == job.partition("/")[2]
         for key in {"seeds", "untrained_seeds"} & {*settings}:
             assert smoke[job][key] == [*range(1000, 1000 + settings[key])]
     data = {job: each["seed"] for job, each in smoke.items() if each["stage"] == "majority_data"}
@@ -99,8 +102,7 @@ def test_a_changed_setting_changes_the_plans_of_what_depends_on_it(smoke, overla
 
 def test_another_first_seed_changes_every_plan(smoke):
     plans = jobs.plans(of(SMOKE | {"first_seed": 9}))
-    same = {job for job in plans if job in smoke and plans[job] == smoke[job]}
-    assert same == set(), "each job is seeded or reads what was"
+    assert not [job for job in plans if plans[job] == smoke.get(job)], "each job is seeded or reads what was"
 
 
 def test_tables_that_nothing_is_asked_of_are_not_there():
@@ -121,6 +123,7 @@ def test_the_code_of_ones_own_norm_is_in_the_plans_of_what_applies_it():
     for job, each in jobs.plans(of(overlay)).items():
         own = job == "random_keys" or each["stage"] in ("language_model", "measure") or name in job
         assert each.get("norm_code", {}).get(name) == (rooms.of_norm(norm) if own else None), job
+        assert each.get("norms", {name: norm})[name] == norm
 
 
 def make(path, target=""):
@@ -135,11 +138,11 @@ def test_the_files_of_a_corpus_are_found(tmp_path, monkeypatch):
         make(tmp_path / "books" / name)
     make(tmp_path / "books/deep/d.txt")
     books = {"kind": "files", "paths": ["books/**/?.txt"]}
-    long = {"source": {"kind": "files", "paths": ["c.txt"]}, "shortest": 1, "longest": 9}
-    make(tmp_path / "c.txt")
+    long = {"source": {"kind": "files", "paths": ["a.txt", "books/b.txt"]}, "shortest": 1, "longest": 9}
+    make(tmp_path / "a.txt")
     corpus = {"kind": "wikipedia_sample"}
     found = of({"text": {"words": {"corpus": books, "long": long}, "bytes": {"corpus": corpus}}})
-    there = ["books/a.txt", "books/b.txt", "books/deep/d.txt", "c.txt"]
+    there = ["a.txt", "books/a.txt", "books/b.txt", "books/deep/d.txt"]
     assert found.corpus_files("words") == there and found.corpus_files("bytes") == []
     assert jobs.plans(found)["text/words"]["corpus"] == dict.fromkeys(there, files.sha256_of("books/a.txt"))
     make(tmp_path / "again.txt", "books/a.txt")
@@ -147,6 +150,7 @@ def test_the_files_of_a_corpus_are_found(tmp_path, monkeypatch):
         twice = of({"text": {"words": {"corpus": books | {"paths": ["books/*.txt", once_more]}}}})
         with pytest.raises(ValueError, match=r"^text.words: .*books/a\.txt is found twice"):
             twice.corpus_files("words")
+    assert jobs.plans(twice)["text/words"]["corpus"] == {}, "what needs no text is made all the same"
 
 
 def of_hub(name, **more):
@@ -177,6 +181,7 @@ RESULT = r"results/published/parquet/claims\.parquet is a result; expected a cop
     ("there", "target", "path", "says"),
     [
         ("books/{x}.txt", "", "books/*", r"'books/\{x\}\.txt': expected a file, whose name has no"),
+        ("books/\t.txt", "", "books/*", r"'books/\\t\.txt': expected a file, .* control characters"),
         ("books/folder.d", "", "books/*", r"'books/folder\.d': expected a file, "),
         ("books/link.txt", "nowhere", "books/*", r"'books/link\.txt': expected a file, "),
         ("c.md", "", "books/*", r"no file matches books/\*; expected at least one"),
@@ -189,7 +194,8 @@ RESULT = r"results/published/parquet/claims\.parquet is a result; expected a cop
 def test_what_is_no_file_of_a_corpus_is_named(tmp_path, monkeypatch, there, target, path, says):
     monkeypatch.chdir(tmp_path)
     make(tmp_path / there, target)
-    corpus = {"kind": "parquet" if "results" in path else "files", "paths": [path.format(here=tmp_path)]}
+    paths = [path.format(here=tmp_path), there]  # one that fits nothing, beside one that does
+    corpus = {"kind": "parquet" if "results" in path else "files", "paths": paths}
     with pytest.raises(ValueError, match=rf"^text.words: .*{says}"):
         of({"text": {"words": {"corpus": corpus}}}).corpus_files("words")
 
@@ -222,17 +228,24 @@ def test_a_folder_that_cannot_be_written_or_is_none_is_named(tmp_path, monkeypat
 
 
 def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):
-    nothing = Exhibits.kept(tmp_path)
-    assert (nothing.tables, nothing.groups, nothing.files) == ((), {}, [])
+    make(tmp_path / "v1.2/parquet/random_keys.parquet")
+    nothing = Exhibits.kept(tmp_path / "v1.2")
+    assert (nothing.name, nothing.tables, nothing.groups, nothing.files) == ("v1.2", (), {}, [])
     assert nothing.ending() == nothing.judged == nothing.read_by("majority") == []
     kept = Exhibits.kept(ROOT / "results/published")
     assert "majority_metrics" in kept.tables and "claims" not in kept.tables
     assert {"figure_1a", "figure_4a", "claims_forest"} <= {Path(file).stem for file in kept.pictures}
     assert [Path(file).stem for file in kept.judged] == [*kept.tables, "claims", "comparisons"]
-    assert [Path(file).stem for file in kept.read_by("random_keys")] == ["gaussian_law", "random_keys"]
+    read = [Path(file).stem for file in kept.read_by("language_model")]
+    assert read[-2:] == ["majority_metrics", "sentence_tokens"], "by figures alone, and by tables alone"
     plans = exhibits.plans_of_kept(kept)
-    assert [*plans] == ["claims", "draw", "page"]
+    assert [*plans] == ["claims", "draw", "page"] and not (plans["page"]["kept"] or plans["page"]["options"])
     assert plans["claims"]["made_by"]["parquet/random_keys"] == files.recorded(kept.results[2])
+    for name in ("tables/claims.csv", "settings.json"):
+        files.write_text(tmp_path / name, "{}")
+        (tmp_path / name).write_text("{ }")
+        with pytest.raises(ValueError, match=rf"{name}: damaged"):
+            assert not Exhibits.kept(tmp_path).verdicts
 
 
 def test_what_is_asked_again_is_read_when_kept_claims_are_judged(tmp_path):
@@ -269,9 +282,8 @@ def test_results_without_verdicts_and_ones_own_are_nothing_to_compare_with(tmp_p
     for file in (*files, *(f"{name}/parquet/claims.parquet" for name in ("done", "mine", "torn"))):
         make(tmp_path / "results" / file)
     assert {exhibits.to_compare(name, "mine") for name in ("done", "results/done")} == {"results/done"}
-    for name in ("nowhere", "begun", "torn", "mine", "results/mine"):
-        says = f"against = '{name}': expected another finished .*: done, torn$"
-        with pytest.raises(ValueError, match=says):
+    for name in ("nowhere", "begun", "torn", "mine", "results/../results/mine"):
+        with pytest.raises(ValueError, match=f"against = '{name}': expected another .*: done, torn$"):
             exhibits.to_compare(name, "mine")
 
 

@@ -13,9 +13,7 @@ from layernorm_roles.slices import slices
 def test_a_diverged_run_has_the_worst_values_at_every_evaluation_that_is_left(capsys):
     losses = ("train_loss", "test_loss", "valid_loss")
     last = {"step": 2, "test_accuracy": 0.9, "learning_rate": 0.1, "seed": 4} | dict.fromkeys(losses, 0.5)
-    found = rows_after_divergence(
-        "run", 3, last, {8, 4}, lambda step: {"step": step, "learning_rate": 1 / step}
-    )
+    found = rows_after_divergence("run", 3, last, {8, 4}, lambda s: {"step": s, "learning_rate": 1 / s})
     worst = {"test_accuracy": 0.0, "seed": 4} | dict.fromkeys(losses, np.inf)
     assert found == [{"step": step, "learning_rate": 1 / step, **worst} for step in (4, 8)]
     assert "no longer finite at step 3" in capsys.readouterr().out

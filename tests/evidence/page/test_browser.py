@@ -105,15 +105,13 @@ def test_mouse_finger_and_keyboard_turn_and_zoom_and_reset_the_view(browser, can
     browser.find_element(By.CSS_SELECTOR, "button[data-view=printed]").click()
     first = picture(browser)
     assert picture(browser) == first, "still until it is touched"
-    start = point_of_view(browser)
+    assert (start := point_of_view(browser)) == [-14, 16, 1], "as in Figures 1a and 1b"
     ActionChains(browser).drag_and_drop_by_offset(canvas, 80, 30).perform()
     seen = [first, picture(browser)]
     assert np.subtract(point_of_view(browser), start).tolist() == [-40, 15, 0], "the near side follows"
-    x, y = browser.execute_script(
-        "const box = arguments[0].getBoundingClientRect(); return [box.x, box.y]", canvas
-    )
+    box = browser.execute_script("return arguments[0].getBoundingClientRect()", canvas)
     for kind, points in (("touchStart", [40]), ("touchMove", [70]), ("touchMove", [99]), ("touchEnd", [])):
-        touch = {"type": kind, "touchPoints": [{"x": x + dx, "y": y + 40} for dx in points]}
+        touch = {"type": kind, "touchPoints": [{"x": box["x"] + dx, "y": box["y"] + 40} for dx in points]}
         browser.execute_cdp_cmd("Input.dispatchTouchEvent", touch)
     seen.append(picture(browser))
     browser.execute_script("arguments[0].focus()", canvas)
@@ -150,8 +148,14 @@ def test_variants_runs_and_views_can_be_chosen(browser, canvas):
         seen.add(picture(browser))
         assert browser.execute_script("return dot(camera().near, ONES)") == pytest.approx(nearness, abs=1e-6)
     assert len(seen) == 7
+    x, y, z = browser.execute_script("return [[1, 0, 0], [0, 1, 0], [0, 0, 1]].map(scene().place)")
+    assert x[0] < y[0] and z[1] < x[1], "right-handed, the third axis up"
+    keys = "return [chosenItems().filter((item) => item.key).map((item) => item.at), views[0].runs[2].keys]"
+    assert not np.diff(browser.execute_script(keys), axis=0).any()
     drawn = browser.execute_script("return [shorten([-3 * limit, limit, 0]), shorten([limit, 0, -limit])]")
     assert [each["hollow"] for each in drawn] == [True, False] and drawn[0]["at"][0] == -drawn[1]["at"][0]
+    browser.execute_script("views[1].runs.pop(); chooseVariant(1)")
+    assert choice.first_selected_option.text == "all runs", "of a variant that lacks the chosen one"
 
 
 # The table of claims, the contents and the terms
@@ -168,10 +172,8 @@ def test_the_table_of_claims_is_filtered_and_sorted(browser):
     form = browser.find_element(By.CSS_SELECTOR, "form.choose")
     names = ("verdict", "source", "sort")
     verdict, source, sort = (Select(form.find_element(By.NAME, name)) for name in names)
-    known = """document.querySelector("tr.row:not([data-effect=''])").dataset.effect = "-1" """
-    browser.execute_script(
-        known
-    )  # against a claim's direction: such claims still come before unknown effects
+    # An effect against a claim's direction still comes before unknown ones.
+    browser.execute_script("document.querySelector('tr.row[data-effect^=\"0\"]').dataset.effect = '-1'")
     everything = rows_shown(browser)
     assert len(everything) == len(CLAIMS)
     verdict.select_by_value("partial")
@@ -181,18 +183,20 @@ def test_the_table_of_claims_is_filtered_and_sorted(browser):
     one = partial[-1][1]
     source.select_by_value(one)
     assert rows_shown(browser) == [row for row in partial if row[1] == one] != partial
+    parts = "return [...document.querySelectorAll('tr.part')].filter((row) => row.checkVisibility()).length"
+    assert browser.execute_script(parts) == 1
     verdict.select_by_value("")
     source.select_by_value("")
     words, sources = list(map(str, MEANINGS)), [each["name"] for each in TEXTS["sources"]]
     keys = {"verdict": lambda row: words.index(row[0]), "source": lambda row: sources.index(row[1])}
     keys |= {"effect": lambda row: -float(row[2] or "-inf"), "runs": lambda row: -int(row[3])}
-    parts = "return [...document.querySelectorAll('tr.part')].filter((row) => row.checkVisibility()).length"
+    label = browser.find_element(By.CSS_SELECTOR, ".verdicts .label")
     for by, key in keys.items():
         sort.select_by_value(by)
         assert rows_shown(browser) == sorted(everything, key=key) != everything
-        assert browser.execute_script(parts) == 0
+        assert browser.execute_script(parts) == label.is_displayed() == 0
     sort.select_by_value("")
-    assert rows_shown(browser) == everything and browser.execute_script(parts) == 3
+    assert rows_shown(browser) == everything and browser.execute_script(parts) == 3 and label.is_displayed()
 
 
 def test_the_contents_follow_the_reader_of_a_wide_page(browser):
@@ -204,7 +208,7 @@ def test_the_contents_follow_the_reader_of_a_wide_page(browser):
         assert 0 <= top < 900
 
 
-def test_a_term_explains_itself_to_the_keyboard(browser):
+def test_a_term_explains_itself_to_keyboard_and_mouse(browser):
     link = browser.find_element(By.CSS_SELECTOR, "table.verdicts a.badge")
     before = browser.find_element(By.CSS_SELECTOR, "tr.row a")
     browser.execute_script("arguments[0].focus()", before)
@@ -214,6 +218,10 @@ def test_a_term_explains_itself_to_the_keyboard(browser):
     assert tip.is_displayed() and tip.text == typeset(MEANINGS[Verdict(link.text)])
     ActionChains(browser).send_keys(Keys.ESCAPE).perform()
     assert not tip.is_displayed()
+    ActionChains(browser).move_to_element(link).perform()
+    assert tip.is_displayed()
+    link.click()
+    assert not tip.is_displayed() and browser.current_url.endswith(link.get_attribute("href"))
 
 
 HIDDEN = """for (const folded of document.querySelectorAll("details")) folded.open = false;

@@ -9,18 +9,16 @@ from kept import KEPT, TABLES
 from tiny_world import claims
 
 from layernorm_roles import shown, store
-from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import OUR_WORDS, Verdict
 from layernorm_roles.evidence.page import findings
 from layernorm_roles.evidence.tables.verdicts import judged
 
-PLACE = re.compile(r"\{(\w+)(\.control|\.value|\.control_value|\.p)?\}")
+PLACE = re.compile(r"\{(\w+)(\.control|\.value|\.control_value)?\}")
 COLUMNS = {
     None: ["measured", "ci_low", "ci_high"],
     ".value": ["measured"],
     ".control_value": ["control_measured"],
     ".control": ["control_measured", "control_low", "control_high"],
-    ".p": ["p_holm"],
 }
 NUMBER = r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?!\w)"
 SECTIONS = findings.TEXT["sections"]
@@ -47,16 +45,12 @@ def table(**verdicts):
     random = np.random.default_rng(0)
     columns = COLUMNS[None] + COLUMNS[".control"]
     frame[columns] = random.uniform(0.01, 90, (len(frame), len(columns)))
-    frame["p_holm"] = np.arange(1, len(frame) + 1) / 100
     for claim, verdict in verdicts.items():
         frame.loc[claim, "verdict"] = verdict
     return frame.reset_index(drop=True)
 
 
-WORLDS = [
-    {},
-    {"attention_needs_size": "partial", "loss_gap": "confounded", "heads": "partial"},
-]
+WORLDS = [{}, {"attention_needs_size": "partial", "loss_gap": "confounded", "heads": "partial"}]
 """Verdicts with which, between them, each sentence is true in a world at least."""
 
 
@@ -69,9 +63,8 @@ def true_entries(entries, verdicts):
 def test_every_sentence_is_true_in_a_world():
     worlds = [conditions() | first_headlines() | world for world in WORLDS]
     for entries in (ENTRIES, findings.TEXT["readme"]):
-        assert {text(entry) for world in worlds for entry in true_entries(entries, world)} == {
-            *map(text, entries)
-        }
+        found = {text(entry) for world in worlds for entry in true_entries(entries, world)}
+        assert found == {*map(text, entries)}
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -81,8 +74,8 @@ def test_every_number_is_the_claims_to_three_digits(world):
     decided, undecided = findings.sections(judged(frame))
     assert not undecided
     rows = frame.set_index("claim")
-    printed = [sentence for part in decided for sentence in part["sentences"]]
-    printed += findings.markdown(judged(frame)).splitlines()
+    lines = findings.markdown(judged(frame)).splitlines()
+    printed = [sentence for part in decided for sentence in part["sentences"]] + lines
     numbers = [float(found.replace(",", "")) for found in re.findall(NUMBER, " ".join(printed))]
     entries = [*true_entries(ENTRIES, verdicts), *true_entries(findings.TEXT["readme"], verdicts)]
     wanted = []
@@ -90,7 +83,6 @@ def test_every_number_is_the_claims_to_three_digits(world):
         place = PLACE.fullmatch(token[0])
         wanted += rows.loc[place[1], COLUMNS[place[2]]].to_list() if place else [float(token[0])]
     assert numbers == pytest.approx(wanted, rel=6e-3) and len(wanted) > 40
-    lines = findings.markdown(judged(frame)).splitlines()
     assert len(lines) in (4, 5) and sum(len(line.split()) - 1 for line in lines) <= 120
 
 
@@ -99,10 +91,11 @@ def test_what_was_not_measured_or_not_decided_is_named_and_no_headline(lost):
     frame = table(**first_headlines())
     frame.loc[frame.claim == "project_values", lost] = "not tested" if lost == ["verdict"] else np.nan
     decided, undecided = findings.sections(judged(frame))
-    frame.loc[frame.claim == "faster_best_rate", "verdict"] = "not tested"
+    frame.loc[frame.claim.isin(["faster_best_rate", "table_1_paper_rate"]), "verdict"] = "not tested"
+    frame.loc[frame.claim == "table_1_paper_rate", COLUMNS[None]] = np.nan
     decided, _ = findings.sections(judged(frame))
-    marked = [each for part in decided for each in part["sentences"] if "(undecided)" in each]
-    assert [each[:32] for each in marked] == ["With each norm at its best learni"[:32]]
+    (marked,) = (each for part in decided for each in part["sentences"] if "(undecided)" in each)
+    assert "released variant needs" in marked and marked.endswith("] (undecided).")
     assert undecided == ["where the projection costs accuracy"] and len(decided) == len(SECTIONS) - 1
     assert findings.sections({}) == ([], [section["title"] for section in SECTIONS])
     assert findings.markdown({}) == "", "nor is what no claim bears out"
@@ -114,6 +107,7 @@ def test_every_verdict_that_decides_has_a_headline():
     ours = {Verdict.HOLDS, Verdict.PARTIAL, Verdict.DOES_NOT_HOLD}
     for section in SECTIONS:
         assert {*section["headlines"]} in (paper, ours, ours | {Verdict.CONFOUNDED}), section["claim"]
+        assert {*section.get("figures", [])} <= {*shown.FIGURES}
         for verdict, headline in section["headlines"].items():
             found = findings.sections(judged(frame.assign(verdict=verdict)))[0]
             assert headline in [part["headline"].replace("’", "'") for part in found]
@@ -128,15 +122,6 @@ def test_the_effects_are_a_table_with_the_number_at_best_rates():
             claim = entry.get("best") if cell == "at best rates" else entry["claim"]
             found = [float(each) for each in re.findall(NUMBER, row[cell])[:1]]
             assert found == pytest.approx(frame.loc[[claim], column] if claim else [], rel=6e-3)
-
-
-def test_the_text_names_claims_and_figures_that_are_there():
-    known = {claim.name for claim in CLAIMS}
-    sentences = [text(entry) for entry in (*ENTRIES, *findings.TEXT["readme"])]
-    named = {found[1] for sentence in sentences for found in PLACE.finditer(sentence)} | {*conditions()}
-    named |= {entry[key] for entry in findings.TEXT["effects"] for key in ("claim", "best") if key in entry}
-    figures = {name for section in SECTIONS for name in section.get("figures", [])}
-    assert named <= known and figures <= {*shown.FIGURES}
 
 
 def test_the_findings_replace_what_stands_between_their_markers_in_the_readme(tmp_path):

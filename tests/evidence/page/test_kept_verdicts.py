@@ -30,9 +30,10 @@ def kept(tmp_path):
 
 @pytest.fixture
 def table(tmp_path):
-    """The path of the table claims of a reproduction that lacks the runs of two claims."""
+    """The path of the table claims of a reproduction that lacks the runs of two claims and leaves a third open."""
     frame = claims().set_index("claim", drop=False)
-    frame.loc[[LACKING, OPEN, UNKNOWN], NUMBERS] = np.nan
+    frame.loc[[LACKING, UNKNOWN], NUMBERS] = np.nan
+    frame.loc[OPEN, "measured"] = np.inf
     frame.loc[[LACKING, OPEN, UNKNOWN], ["verdict", "also_passed_by"]] = ["not tested", None]
     frame.loc[[LACKING, UNKNOWN], "n_seeds"] = 0
     path = tmp_path / "default/parquet/claims.parquet"
@@ -59,26 +60,27 @@ def judgements(report) -> dict[str, str]:
     return {row.find(".//a").get("href")[1:]: words(row.findall("td")[-1]) for row in found if row.find("td")}
 
 
-FOUND = "kept run: partial 2.25× [1.75, 2.88]"
-FOUND_OPEN = "kept run: holds 21.5 points [20.5, 22.5]"
-
-
 def test_the_verdict_and_the_number_of_the_kept_run_stand_beside_it(kept, table):
     report, findings = pages(planned(kept)["page"], table)
-    shown = judgements(report)
-    assert shown[LACKING] == f"not run here {FOUND}"
-    assert (shown[OPEN], shown[UNKNOWN]) == (f"not tested {FOUND_OPEN}", "not run here")
-    assert words(report.find(f".//article[@id='{LACKING}']/header/p")) == f"not run here {FOUND}"
+    shown, found = judgements(report), "not run here kept run: partial 2.25× [1.75, 2.88]"
+    assert (shown[LACKING], shown[UNKNOWN]) == (found, "not run here")
+    assert shown[OPEN] == "not tested kept run: holds 21.5 points [20.5, 22.5]"
+    assert words(report.find(f".//article[@id='{LACKING}']/header/p")) == found
     assert "kept run" not in "".join(text for text in shown.values() if not text.startswith("not "))
     assert "“Not run here”: " in words(report) and "; more seeds, " in words(findings)
-    (effect,) = [row for row in rows(findings) if row[:1] == ["steps without the projection"]]
-    assert effect[1].replace("\u00a0", " ") == "kept run: 2.25× [1.75, 2.88]"
-    assert effect[-1] == "not run here; kept run: partial"
+    effects = {row[0]: [*row[1:3], row[-1]] for row in rows(findings) if row}
+    known = ["kept run: 2.25× [1.75, 2.88]", "–", "not run here; kept run: partial"]
+    assert effects["steps without the projection"] == known
+    assert effects["accuracy that projected values cost"][0] == "∞ points [2.50, 4.00]", "its own number"
+    assert report.find(".//tr[@data-effect='Infinity']//a").get("href") == f"#{OPEN}"
     ends = {text.partition(".")[0]: text for text in map(words, findings.findall(".//p[@class='end']"))}
     said = ends["Decided by the kept run alone"]
     assert "by less than half of what the paper reports. partial, 2.25× [1.75, 2.88]" in said
     assert said.endswith("holds, 21.5 points [20.5, 22.5]")
-    assert not any(title in ends["Not decided"] for title in ("where the projection", "training faster"))
+    links = [link.get("href") for link in findings.findall(".//p[@class='end']/a")]
+    assert links == [f"report.html#{claim}" for claim in (LACKING, OPEN)]
+    titles = ("the gap of Figure 4", "where the projection", "training faster")
+    assert [title in ends["Not decided"] for title in titles] == [True, False, False]
 
 
 def test_the_table_of_every_claim_says_so(kept, table, tmp_path):

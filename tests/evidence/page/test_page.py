@@ -13,19 +13,19 @@ import html5lib
 import numpy as np
 import pandas as pd
 import pytest
-from tiny_world import FOLDER, HOSTILE, OPTIONS, claims, parsed, png, rows, words
+from tiny_world import FOLDER, HOSTILE, OPTIONS, claims, draw, parsed, rows, words
 from tiny_world import vectors as table_of_vectors
 
-from layernorm_roles import files, store
+from layernorm_roles import store
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
 from layernorm_roles.evidence.figures.style import looks_of
+from layernorm_roles.evidence.page import findings, sections, vectors
 from layernorm_roles.evidence.page import page as report
-from layernorm_roles.evidence.page import sections, vectors
-from layernorm_roles.evidence.page.findings import TEXT
 from layernorm_roles.evidence.page.sections import TEXTS, source_of
 from layernorm_roles.evidence.tables import readable
 from layernorm_roles.evidence.tables.typography import typeset
+from layernorm_roles.evidence.tables.verdicts import judged
 from layernorm_roles.shown import FIGURES, TABLES
 
 ROOT = Path(__file__).parents[3]
@@ -76,21 +76,17 @@ def test_every_figure_is_on_the_page_once_and_files_lie_beside_figures_and_table
     pictures = list(tree.iter("img"))
     sources = {unquote(picture.get("src")) for picture in pictures}
     assert sources == {f"figures/{name}.png" for name in world.plan["figures"]}
-    assert len(pictures) == len(sources) > 2
-    places = [(each.get("id"), each.get("class"), each.find(".//img")) for each in tree.iter("figure")]
-    sizes = {
-        (wide, img.get("width"), img.get("height")) for name, wide, img in places if name != "claims_forest"
-    }
-    assert sizes == {(None, "367", "209")}
-    (forest,) = [(wide, img.get("width")) for name, wide, img in places if name == "claims_forest"]
-    assert forest == ("wide", "628"), "a screen has fewer pixels an inch than paper"
+    assert len(pictures) == len(sources) > 2 and not tree.findall(".//details[@class='more-figures']")
+    sizes = {(each.get("class"), each.find(".//img").get("width")) for each in tree.iter("figure")}
+    assert sizes == {(None, "367"), ("wide", "628")}, "a screen has fewer pixels an inch than paper"
+    assert {picture.get("height") for picture in pictures} == {"209"}
     for element in (*tree.iter("figure"), *tree.findall(".//details[@class='table']")):
         (files,), name = element.findall(".//span[@class='files']"), element.get("id").removeprefix("table-")
         listed, first = TABLES.get(name), f"tables/{name}.csv"
         if element.tag == "figure":
             listed, first, picture = FIGURES[name], f"figures/{name}.pdf", element.find(".//img")
             assert picture.get("src") == f"figures/{name}.png"
-            assert picture.get("alt") == typeset(listed.caption)
+            assert picture.get("alt") == typeset(listed.caption) and "{" not in listed.caption
         links = {link.get("href"): link.text for link in files.iter("a")}
         inputs = {f"parquet/{each}.parquet": f"{each}.parquet" for each in listed.inputs}
         assert links == {first: first[-3:].upper()} | inputs
@@ -127,8 +123,11 @@ def test_every_claim_is_there_with_verdict_numbers_control_and_setting(articles,
         assert shown.get("Setting", "as above") == ("as above" if known else row.setting)
         command = f"snakemake --cores all {claim.target} {OPTIONS}"
         assert shown.get("Just this", command if first else "") == command
+        assert shown.get("Claim", "") == words_of(claim.statement) * bool(first)
         places = {each.get("id") for each in article.iter()} | {a.get("href")[1:] for a in article.iter("a")}
-        assert {*claim.figures} & {*world.plan["figures"]} <= places
+        figures = {*claim.figures} & {*world.plan["figures"]}
+        tables = {name for name in claim.shown if {*TABLES[name].inputs} <= {*world.plan["tables"]}}
+        assert figures | {f"table-{name}" for name in tables} <= places
         rule = "As above." if first and rules[first] == rules[claim.name] else rules[claim.name]
         late = " This rule was fixed after the run began." * (row.rule_fixed == "after")
         assert shown["Rule"] == rule + late and ("Role" in shown) == claim.primary
@@ -169,7 +168,9 @@ def test_the_table_of_verdicts_has_a_row_for_each_claim_and_every_word_is_counte
             effect, size = size_of(claim)
             assert float(row.get("data-effect")) == pytest.approx(effect, abs=1e-4) and cells[4] == size
             assert "[2.50, 4.00]" in cells[2] and ("1,300" in cells[2]) == (of.n_seeds > 1)
-            assert cells[3].endswith(f"[−0.875, 1.38]{words_of(claim.control.partition(';')[0])}")
+            control, known = (of.control.partition(";")[0] for of in (claim, first))
+            assert cells[3].endswith(f"[−0.875, 1.38]{words_of(control)}")
+            assert (row[3][-1].get("class") == "what whole") == bool(again and control == known)
         assert cells[5].endswith("untrained models pass too") == cells[5].startswith("reproduced")
         places.append(name)
     assert places == [each.get("id") for each in tree.iter("article")]
@@ -186,16 +187,16 @@ def test_repeated_claims_stand_below_the_claim_that_they_repeat(tree):
     assert found["faster"] == ["faster_uniform", "faster_best_rate"] and sum(map(len, groups)) == len(CLAIMS)
     assert found["table_1"] == ["table_1_bytes", "table_1_paper_rate"] and found["loss_gap_keys"] == []
     assert found["placement"] == [], "its neighbours make statements of their own"
-    assert [link.get("href")[1:] for link in tree.findall(".//nav/ul/li/ul/li/a")] == [*found]
+    links = [(link.get("href")[1:], link.text) for link in tree.findall(".//nav/ul/li/ul/li/a")]
+    order = sorted(CLAIMS, key=lambda claim: ("projection", "scaling", "documents").index(claim.part))
+    assert links == [(each.name, each.name.replace("_", " ")) for each in order if each.name in found]
     of = {
         each.get("id", "").removeprefix("table-"): part.get("id")
         for part in tree.iter("article")
         for each in (*part.iter("figure"), *part.iter("details"))
     }
     wanted = {name for claim in CLAIMS if claim.name in found for name in (*claim.figures, *claim.shown)}
-    assert {of[name] for name in wanted & of.keys()} <= {*found}, (
-        "what is folded has no picture that others show"
-    )
+    assert {of[name] for name in wanted & of.keys()} <= {*found}, "what others show is not folded"
 
 
 def test_every_claim_comes_from_a_known_source_and_every_unit_is_defined():
@@ -225,17 +226,13 @@ def test_a_small_reproduction_has_a_banner_and_no_verdict(world, tmp_path):
     (banner,), (also,) = page.findall(".//div[@class='banner']"), findings.findall(".//p[@class='banner']")
     assert "too small to mean anything" in words(banner) and "too small" in words(also)
     assert "· commit 0123456789 ·" in words(findings)
-    assert not findings.findall(".//h2") and not findings.findall(".//a[@class='verdict']")
+    assert not [*findings.iter("h2"), *findings.iter("table"), *findings.findall(".//a[@class='verdict']")]
+    assert "more seeds" not in words(findings) and not page.findall(".//select[@name='verdict']")
     shown = [words(item) for item in page.iter() if (item.get("class") or "").startswith("badge")]
     assert set(shown) == {"no verdict", *map(str, MEANINGS)}
     assert shown.count("no verdict") == 2 * len(CLAIMS) and len(shown) == 2 * len(CLAIMS) + len(MEANINGS)
     assert all("pass too" not in words(row) for row in page.iter("tr"))
     assert not [figure for figure in page.iter("figure") if figure.get("id") == "claims_forest"]
-
-
-def test_a_table_without_rows_is_left_out(articles):
-    assert not articles["table_1"].findall(".//details[@class='table']"), "no keys of language models"
-    assert articles["faster"].findall(".//details[@class='table']")
 
 
 @pytest.mark.parametrize("most", [8, 7])
@@ -247,9 +244,10 @@ def test_tables_with_more_rows_are_folded(world, tmp_path, monkeypatch, most):
 
 def test_texts_of_readable_tables_are_escaped():
     grid = readable.grid([("a & <b>",)], {"<i>": "{0[0]}", "n": lambda row: "1"})
-    made = report.readable_html(["<p>", ["x < y"], grid], "Table <3>")
+    made = report.readable_html(["<p>", ["<x>"], grid], 'Table "3"')
     fragment = html5lib.parseFragment(made, namespaceHTMLElements=False)
-    assert words(fragment) == "<p> x < y <i> n a & <b> 1"
+    assert words(fragment) == "<p> <x> <i> n a & <b> 1"
+    assert fragment.find("div").get("aria-label") == 'Table: Table "3"'
     assert fragment.find(".//table").get("class").split()[-1] == "texts-1"
 
 
@@ -332,31 +330,25 @@ def test_the_findings_have_the_figures_of_decided_sections_once(world, tmp_path,
     store.write(frame, "claims", tmp_path / "claims.parquet", {})
     paths = [tmp_path / f"{name}.png" for name in ("gaussian_law", "dose_response", "figure_4_paper_rate")]
     for path in paths:
-        with files.atomic_write(path) as partial:
-            partial.write_bytes(png(7, 4))
+        draw(path, 7, 4)
     inputs = {"claims": tmp_path / "claims.parquet", "figures": paths}
     written(world, tmp_path, inputs, figures=[path.stem for path in paths])
     page = parsed((tmp_path / "findings.html").read_text(encoding="utf-8"))
     assert [each.get("src") for each in page.iter("img")] == [f"figures/{name}.png" for name in figures]
-    shown = [each for each in TEXT["sections"] if each["claim"] in decided]
-    headlines = [each["headlines"][verdicts[each["claim"]]] for each in shown]
-    assert [words(each) for each in page.iter("h2")] == [
-        f"{place}. {words_of(headline)}" for place, headline in enumerate(headlines, start=1)
-    ]
+    parts = findings.sections(judged(frame))[0]
+    for place, (part, section) in enumerate(zip(parts, page.iter("section"), strict=True), start=1):
+        assert words(section.find("h2")) == f"{place}. {words_of(part['headline'])}"
+        link = f"claim “{part['claim'].replace('_', ' ')}”: {verdicts[part['claim']]}"
+        assert words(section.find("p")) == words_of(" ".join([*part["sentences"], link]))
+        assert section.find("p/a").get("href") == f"report.html#{part['claim']}"
     for name, caption in zip(figures, page.iter("figcaption"), strict=True):
         assert words(caption) == words_of(FIGURES[name].caption).partition(". ")[0].rstrip(".") + "."
-    for link, each in zip(page.findall(".//a[@class='verdict']"), shown, strict=True):
-        assert link.get("href") == f"report.html#{each['claim']}" and verdicts[each["claim"]] in link.text
 
 
-def test_the_origin_of_files_stands_below_its_heading(tree):
+def test_the_origin_of_files_stands_below_its_heading(tree, world):
     (origin,) = tree.findall(".//section[@aria-labelledby='provenance']")
-    tables = [
-        ("claims", "0123456789"),
-        ("majority_metrics", "fedcba9876"),
-        ("majority_vectors", "fedcba9876"),
-    ]
-    known = [[f"{table}.parquet", "", commit] for table, commit in tables]
+    names = [f"{table}.parquet" for table in sorted(world.plan["tables"])]
+    known = [[name, "", "0123456789" if name == names[0] else "fedcba9876"] for name in names]
     assert [row[:3] for row in rows(origin) if row] == known
     keys = ("version", "git_commit", "torch", "python", "device", "config_sha256")
     source = dict(zip(keys, ("1", "0123456789ab", "2", "3", "cpu", "fedcba987654"), strict=True))
@@ -376,15 +368,22 @@ def test_equal_files_give_equal_bytes(world, tmp_path):
 
 
 def test_a_reproduction_with_nothing_but_claims_has_a_page(world, tmp_path):
-    page = parsed(written(world, tmp_path, tables=["claims"], figures=[]))
-    assert not list(page.iter("canvas")) and len(list(page.iter("script"))) == 1
+    """Also if some claims are missing, so that a figure is of none."""
+    path = tmp_path / "claims.parquet"
+    store.write(claims().query("claim == 'faster'"), path.stem, path, {})
+    page = parsed(written(world, tmp_path, {path.stem: path}, tables=["claims"], figures=["majority_curves"]))
+    assert not list(page.iter("canvas")) and "Three dimensions" not in words(page.find("body/nav"))
+    assert [words(source) for source in page.find(".//dl[@class='sources']").iter("dt")] == ["the paper"]
+    assert len(list(page.iter("script"))) == 1 and "commit" not in words(page.find("body/header"))
+    (more,), (figure,) = page.findall(".//details[@class='more-figures']"), page.iter("figure")
+    assert words(more.find("summary")) == "1 more figure, which no claim needs"
+    assert more.find(".//figure[@id='majority_curves']") is figure
 
 
 def test_a_damaged_figure_is_refused(world, tmp_path):
     path = tmp_path / f"{world.plan['figures'][0]}.png"
-    with files.atomic_write(path) as partial:
-        partial.write_bytes(png(7, 4))
-    path.write_bytes(png(7, 5))
+    draw(path, 7, 4)
+    path.write_bytes(world.inputs["figures"][0].read_bytes())
     with pytest.raises(ValueError, match=rf"{path.name}: damaged"):
         written(world, tmp_path, {"figures": [path]}, figures=[path.stem])
 

@@ -18,8 +18,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def names(world) -> list[str]:
-    tables = [world.inputs[name] for name in world.plan["tables"]]
-    paths = [*tables, *world.inputs["figures"]]
+    paths = [*(world.inputs[name] for name in world.plan["tables"]), *world.inputs["figures"]]
     return [str(path.relative_to(world.folder)) for path in paths]
 
 
@@ -31,7 +30,7 @@ def test_what_is_kept_is_the_files_a_report_and_nothing_older(world, names, tmp_
         folder.mkdir(parents=True)
         (folder / "figure_of_last_year.png").write_bytes(b"old")
     shutil.copytree(world.folder, run)
-    files.write_text(run / "tables/claims.md", "not run here; kept run: partial")
+    files.write_text(run / "tables/claims.md", "not run here; kept run: partial" * 100_000)
     older = {"verdict": "partial", "measured": "1", "ci_low": "0", "ci_high": "2"}
     with files.atomic_write(run / "parquet/large.parquet") as path:
         path.write_bytes(bytes(publish.LARGEST))
@@ -56,14 +55,12 @@ def test_what_is_asked_again_lies_in_the_kept_one_until_another_is_kept(world, n
         files.write_text(run / name, "{}")
     publish.publish(world.plan | {"files": names}, run, kept)
     first = contents(kept)
-    plan = {
-        "files": [*names, "settings.json", "rules.json"],
-        "settings": world.plan["settings"] | {"name": "again"},
-    }
+    settings = world.plan["settings"] | {"name": "again"}
+    plan = {"files": [*names, "settings.json", "rules.json"], "settings": settings}
     for _ in range(2):
         publish.publish(world.plan | plan, run, kept)
     added = {name for name in contents(kept) if name not in first}
-    measured = {f"again/{name}" for name in names if Path(name).stem in TABLES}
+    measured = {f"again/{name}" for name in names} & {f"again/parquet/{each}.parquet" for each in TABLES}
     assert added == {*measured, "again/settings.json", "again/rules.json"} and measured
     assert first.items() <= contents(kept).items() and files.faults(kept) == []
     publish.publish(world.plan | {"files": names}, run, kept)

@@ -2,7 +2,6 @@
 
 import itertools
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
 import html5lib
@@ -46,10 +45,10 @@ def rows(element) -> list[list[str]]:
     return [[words(cell) for cell in row.iter("td")] for row in element.iter("tr")]
 
 
-def png(width: int, height: int) -> bytes:
-    file = BytesIO()
-    Image.new("L", (width, height), "white").save(file, "PNG")
-    return file.getvalue()
+def draw(path: Path, width: int, height: int) -> None:
+    """Write a figure of this size in pixels, with its checksum."""
+    with files.atomic_write(path) as partial:
+        Image.new("L", (width, height), "white").save(partial, "PNG")
 
 
 def vectors() -> pd.DataFrame:
@@ -90,14 +89,14 @@ def make(folder: Path) -> World:
     ratios = {"layernorm": 1.0, HOSTILE: 1.0}
     metrics = worlds.metrics(ratios, experiment="three", seeds=2, last=2000, d_model=3)
     frames = {"claims": claims(), "majority_vectors": vectors(), "majority_metrics": metrics}
+    frames["gaussian_law"] = worlds.gaussian_law()
     for name, frame in frames.items():
         store.write(frame, name, folder / f"parquet/{name}.parquet", source)
         source["git_commit"] = "fedcba9876543210"
     groups = shown.groups_of(settings(), [*frames, "language_model_metrics"])
     names = [figure.name for group in groups for figure in group.figures]
     for name in names:
-        with files.atomic_write(folder / f"figures/{name}.png") as path:
-            path.write_bytes(png(1200 if name == "claims_forest" else 700, 400))
+        draw(folder / f"figures/{name}.png", 1200 if name == "claims_forest" else 700, 400)
     plan = {"settings": settings(), "options": OPTIONS, "tables": [*frames], "figures": names}
     inputs = {name: folder / f"parquet/{name}.parquet" for name in frames}
     inputs["figures"] = [folder / f"figures/{name}.png" for name in names]

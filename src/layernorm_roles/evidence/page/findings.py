@@ -24,7 +24,7 @@ TEXT = yaml.safe_load((Path(__file__).parent / "findings.yaml").read_text(encodi
 BEGIN, END = "<!-- findings:begin -->", "<!-- findings:end -->"
 """The lines of README.md between which the findings of the kept reproduction stand."""
 
-_PLACE = re.compile(r"\{(\w+)(?:\.(control|value|control_value|p))?\}")
+_PLACE = re.compile(r"\{(\w+)(?:\.(control|value|control_value))?\}")
 
 
 def sections(claims: Mapping[str, Judged]) -> tuple[list[dict[str, Any]], list[str]]:
@@ -125,5 +125,5 @@ def _number(judged: Judged | None, part: str | None) -> str:
         return ""
     row, unit = judged.row, judged.claim.unit
     values = {"value": with_unit(row.measured, unit), "control_value": with_unit(row.control_measured, unit)}
-    number = {None: judged.measured, "control": judged.control, "p": judged.corrected, **values}[part]
+    number = {None: judged.measured, "control": judged.control, **values}[part]
     return number and number + " (undecided)" * (row.verdict == Verdict.NOT_TESTED)

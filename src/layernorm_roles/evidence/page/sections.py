@@ -39,14 +39,18 @@ def command(target: str, options: str) -> str:
 
     Options have to come after the target, since some, such as --configfile, take several values.
 
-    >>> command("majority", "--configfile mine.yaml")
+    >>> command("majority", " --configfile mine.yaml")
     'snakemake --cores all majority --configfile mine.yaml'
     """
     return " ".join(word for word in ("snakemake --cores all", target, options.strip()) if word)
 
 
 def mathematics(text: str) -> Markup:
-    """Return `text` as HTML, with true minus signs, unbroken intervals, and subscripts in names such as d_k."""
+    """Return `text` as HTML, with true minus signs, unbroken intervals, and subscripts in names such as d_k.
+
+    >>> mathematics("d_k > 8 [7, 9]")
+    Markup('<i>d</i><sub>k</sub> &gt; 8 [7,\\xa09]')
+    """
     text = re.sub(r"\[([^][ ]+), ([^][ ]+)\]", "[\\1,\u00a0\\2]", typeset(text))
     return Markup(re.sub(r"\b([Wd])_(\w)\b", r"<i>\1</i><sub>\2</sub>", str(escape(text))))
 
