@@ -1,17 +1,15 @@
 import re
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from default_settings import ROOT
 from torch import nn
 
 from layernorm_roles import norms, ones_direction, variants
 from layernorm_roles.evidence import legends
-
-ROOT = Path(__file__).parents[1]
 
 DIM = 8
 
@@ -233,5 +231,7 @@ def test_each_norm_has_the_mean_share_of_what_enters_it():
     table = ones_direction.table(network, run)
     assert table.norm_name.to_list() == ["first", "second"] and table.norm.to_list() == [1, 2]
     assert table.dimensions.to_list() == [4, 6]
-    mapped = ones_direction.share(network["map"](network["first"](x))).detach().flatten().tolist()
-    assert table.ones_share.to_list() == pytest.approx([0.5, np.mean([*mapped, 1])])
+    mapped = network["map"](network["first"](x)).detach().double()[0].numpy()
+    shares = mapped.sum(axis=1) ** 2 / (6 * (mapped**2).sum(axis=1))
+    assert table.ones_share.to_list() == pytest.approx([0.5, np.mean([*shares, 1])], rel=1e-12)
+    assert not any(layer._forward_pre_hooks for layer in network.values())

@@ -8,11 +8,11 @@ import re
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
+from default_settings import DEFAULT, ROOT
 from schema_walk import keys
 
 from layernorm_roles import norms
@@ -23,9 +23,7 @@ from layernorm_roles.settings.loading import load, resolve
 from layernorm_roles.settings.majority import MajorityData
 from layernorm_roles.settings.text import Source
 
-ROOT = Path(__file__).parents[1]
 WRITTEN = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
-DEFAULT = resolve(WRITTEN)
 ONE_OF_EACH = WRITTEN | {"majority": {"d8": WRITTEN["majority"]["d8"]}}
 ONE_OF_EACH["language_model"] = {name: WRITTEN["language_model"][name] for name in ("gpt", "bert")}
 KEYS = [*keys(resolve(ONE_OF_EACH))]
@@ -123,6 +121,10 @@ text: {words: {split: {training: 0.69999}}} -> expected shares that add up to 1
 text: {words: {split: {training: 0.9, held_out: 0}, long: {source: {kind: wikipedia_sample}}}} -> words.split.held_out
 text: {words: {corpus: {kind: parquet}}} -> text.words.corpus.paths = None: expected a value
 random_keys: {keys: [9, 3]} -> random_keys.keys = [9, 3]: expected [first, last]
+random_keys: {dimensions: [9, 3]} -> random_keys.dimensions = [9, 3]: expected [first, last]
+majority: {only: [x], x: {steps: 3}} -> majority.x.sampling: this key is missing
+language_model: {x: {layers: 3}} -> language_model.x.architecture = None: expected one of gpt, bert
+language_model: {bert: {seeds: {scale: 1}}} -> language_model.bert.seeds: the name 'scale': Input should be 'none'
 statements: {placement: {depths: [7]}} -> statements.placement.depths = [7]: expected a list with a depth
 language_model: {bert: {task: labelled}} -> language_model.bert.training = None: expected a source of kind hub
 steps: 3 -> steps: unknown key; known: name, device

@@ -53,7 +53,6 @@ def test_attention_moves_as_far_as_the_stream_lies_along_the_ones_vector(archite
     assert table.total_variation.mean() > 0.2 and (table.total_variation <= 1).all()
     place = ["context", "layer", "head"]
     assert table[place].to_numpy().tolist() == [[c, n, h] for c in CONTEXTS for n in (1, 2) for h in range(4)]
-    assert (table.total_variation != table.random_direction).all()
     still = projected.shifts(altered(architecture, centred=True), CONTEXTS)
     assert (still[["total_variation", "random_direction"]] < 1e-12).all(axis=None)
 

@@ -19,7 +19,7 @@ from layernorm_roles import store
 from layernorm_roles.provenance import provenance
 from layernorm_roles.schemas import SCHEMAS
 from layernorm_roles.selectability import certify, command_line
-from layernorm_roles.selectability.command_line import main
+from layernorm_roles.selectability.command_line import FORMATS, main
 
 KEYS = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
 BIAS = np.round(4 * KEYS[:, 0] * KEYS[:, 1]) / 4  # the same number in every format
@@ -31,7 +31,7 @@ def files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("keys.npy", KEYS)
     pd.DataFrame({"token": range(50), "vector": list(KEYS)}).to_parquet("lists.parquet")
-    pd.DataFrame({"token": ["a"] * 50, "vector": list(KEYS)}).to_parquet("words.parquet")
+    pd.DataFrame({"token": [None] + ["a"] * 49, "vector": list(KEYS)}).to_parquet("words.parquet")
     exact = pd.DataFrame(KEYS.astype(float))
     exact.to_csv("plain.csv", index=False, header=False)
     named = exact.to_csv(index=False, header=["2019", "y", "z,\nquoted"]).encode()
@@ -109,11 +109,12 @@ def test_verdicts_of_a_file(files, name, options, taken, capsys):
     for verdict, number in expected.counts().items():
         assert re.search(rf"{verdict} +{number} +{2 * number}\.00%\n", printed)
     weakest = np.nanmin(expected.margin[expected.verdict == "selectable"]), np.max(expected.residual[inside])
-    assert f"margin {weakest[0]:.3g} (" in printed and f"residual {weakest[1]:.3g}\n" in printed
+    assert f"margin {weakest[0]:.3g} (tolerance {expected.tolerance:g})\n" in printed
+    assert f"residual {weakest[1]:.3g}\n" in printed
 
 
 def test_a_table_of_text_may_have_one_column_or_one_row_and_large_fractions(files, capsys):
-    for text, size in ((b"0.5\n1e300\n", "2 keys, d = 1"), (b"1,2\n", "1 keys, d = 2")):
+    for text, size in ((b'\xef\xbb\xbf"0.5"\n1e300\n', "2 keys, d = 1"), (b"1,2\n", "1 keys, d = 2")):
         (files / "a.csv").write_bytes(text)
         assert main(["a.csv"]) == 0 and size in capsys.readouterr().out
 
@@ -138,7 +139,7 @@ REFUSED = [
     ("objects.npy", np.array([{}, {}]), [], "Python objects"),
     ("nan.npy", np.array([[1.0, np.nan]]), [], "nan.npy: keys has nan at (0, 1)"),
     ("integers.npy", LARGE[:, None], [], "9007199254740993 at (1, 0): expected integers up to 2^53"),
-    ("keys.npy", None, ["--tensor", "values"], "holds one array"),
+    *((name, None, ["--tensor", "values"], "holds one array") for name in ("keys.npy", "plain.csv")),
     ("text.parquet", b"not a table", [], "no Parquet table"),
     ("lists.parquet", None, [], "lists (vector) beside columns of numbers (token): choose one with --tensor"),
     ("lists.parquet", None, ["--tensor", "values"], "no column 'values': it has token, vector"),
@@ -168,7 +169,7 @@ REFUSED = [
     *(("a.csv", f'1,"{x}"\n'.encode(), [], f"line 1 has {x!r}: expected numbers") for x in ("1,000", "")),
     ("a.csv", b"1_000,2\n3,4\n", [], NO_CSV),
     ("a.csv", b"1.5,2\n3\n", [], NO_CSV),
-    ("a.csv", b"1,2\n1,two\n", [], "could not convert string 'two'"),
+    ("a.csv", b"1,2\n#1,2\n", [], "could not convert string '#1'"),
     ("a.csv", b"1,2\n9007199254740993,1\n", [], "column 0 has integers of 2^53 and more"),
     ("a.csv", b"1,2\n2,-1e400\n", [], "keys has -inf at (1, 1): expected finite numbers"),
     ("a.csv", b'x,y\n1,2\n3,"4\n', [], "unexpected end of data"),
@@ -221,6 +222,12 @@ def test_a_full_memory_and_an_interrupt_end_in_a_status(files, error, status, li
     monkeypatch.setattr(command_line, "load", load)
     assert main(["keys.npy"]) == status
     assert capsys.readouterr().err.removeprefix("certify-keys: ") == line
+
+
+def test_the_help_can_be_printed_and_names_all_kinds_of_files(capsys):
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main(["--help"])
+    assert all(f"\n  {ending} " in said for said in [capsys.readouterr().out] for ending in FORMATS)
 
 
 def test_verdicts_are_written_before_anything_is_printed(files, monkeypatch):
@@ -329,6 +336,7 @@ def test_options_are_those_of_the_library(files, option, capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert "v.csv; its proofs need a .parquet file" in printed
     assert f"exact duplicates {1 if option == 'causal' else 2};" in printed
+    assert (", each among those before it\n" in printed) == (option == "causal")
     plain = expected.to_frame().drop(columns=["query", "support", "weights"])
     assert (files / "v.csv").read_text() == plain.to_csv(index=False)
 

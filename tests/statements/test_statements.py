@@ -208,8 +208,8 @@ def test_the_shape_is_computed_up_to_a_size_and_what_is_no_number_is_infinitely_
     monkeypatch.setattr(geometry, "AXES_UP_TO", 3)
     found = geometry.measure(SETTINGS, seed=0)
     assert {*found[found.input_norm.isna()].n} == {2, 3} and {*found.n} == {2, 3, 16}
-    assert geometry._largest(torch.tensor([1.0, torch.nan])) == torch.inf
-    assert geometry._largest(torch.tensor([1.0, -3.0])) == 3
+    largest = [geometry._largest(torch.tensor([1.0, x])) for x in (torch.nan, -torch.inf, -3)]
+    assert largest == [torch.inf, torch.inf, 3]
 
 
 def test_the_shape_deviates_where_outputs_do(monkeypatch):

@@ -68,6 +68,8 @@ def test_streams_that_do_not_fit_are_refused(tmp_path):
     files.write_text(path, "no array")
     with pytest.raises(ValueError, match=r"training\.npy: no token stream"):
         read_stream(path, 100, 10)
+    with pytest.raises(ValueError, match=r"training\.npy: no readable tokenizer"):
+        tokenizer.load(path)
 
 
 def test_gpt2_vocabulary(monkeypatch):

@@ -181,14 +181,14 @@ def test_a_dry_run_prints_counts_and_long_lines_are_cut_but_with_verbose(option,
     setattr(handler.common_settings, option, True)
     for _ in range(1 + (option == "dryrun")):  # Snakemake says the counts of a dry run twice
         tell(LogEvent.RUN_INFO, msg="counts", stats={"train": 1200, "draw": 3, "total": 1203})
-    for text in (line, f"{line}yz"):
+    for text in ("Using shell: bash", line, f"{line}yz"):
         tell(None, msg=text)
     if option == "dryrun":
         handler.close()
     said = capsys.readouterr().err.splitlines()
     handler.close()
     if option == "verbose":
-        assert said == ["counts", line, f"{line}yz"]
+        assert said == ["counts", "Using shell: bash", line, f"{line}yz"]
     else:
         assert [text.split() for text in said[:2]] == [["train", "1,200"], ["draw", "3"]]
         assert said[2] == "1,203 jobs; --verbose shows each, and why"
