@@ -194,3 +194,5 @@ def test_attention_that_is_more_than_inner_products_is_refused(name):
     for options, says in (({name: 0.0}, f"Identity has {name}"), ({}, "has 2 queries for 3 keys")):
         with pytest.raises(ValueError, match=says):
             recording._attend(recording._Calls(), torch.nn.Identity(), queries, keys, keys, None, **options)
+    recording._attend(calls := recording._Calls(), torch.nn.Identity(), keys, keys, keys, None)
+    assert calls.layers[0].scaling == 0.5, "torch's own, where a model gives none"

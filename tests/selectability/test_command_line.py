@@ -39,8 +39,8 @@ def files(tmp_path, monkeypatch):
     (tmp_path / "folder.csv").mkdir()
     chosen = pd.DataFrame(np.repeat(KEYS, 2, axis=0), columns=["x", "y", "z"])
     chosen[chosen.index % 2 == 0].to_parquet("chosen.parquet")
-    x = pa.array(KEYS[:, 0])
-    pq.write_table(pa.Table.from_arrays([x, x], names=["x", "x"]), "repeated.parquet")
+    repeated = pa.Table.from_arrays([pa.array(KEYS[:, 0])] * 2, names=["x", "x"])
+    pq.write_table(repeated, "repeated.parquet")
     for name, bias in (("short", BIAS[:3]), ("nan", np.where(np.arange(50) == 3, np.nan, BIAS)), ("", BIAS)):
         np.save(f"{name}bias.npy", bias)
     keys, before = torch.tensor(KEYS), torch.zeros(7)  # so that the keys do not begin where the tensors do
@@ -90,9 +90,7 @@ def test_verdicts_of_a_file(files, name, options, taken, capsys):
     out = "gr\udcf6\udcdfe.parquet"
     assert main([name, *options, "--out", out]) == 0
     assert signal.getsignal(signal.SIGINT) is on_interrupt
-    dtype = {"bfloat16.safetensors": torch.bfloat16, "float16.safetensors": torch.float16}.get(
-        name, torch.float32
-    )
+    dtype = getattr(torch, name.removesuffix(".safetensors"), torch.float32)
     keys = torch.tensor(KEYS).to(dtype).to(torch.float64 if name.endswith("csv") else torch.float32).numpy()
     expected, (table, _) = certify(keys), verdicts_in(out)
     assert table.verdict.tolist() == expected.verdict.tolist()
@@ -147,6 +145,7 @@ REFUSED = [
     ("a.parquet", {"v": [[1.0], [1.0, 2.0]]}, [], "lengths [1, 2]"),
     ("a.parquet", {"v": [[1.0], [None]]}, [], "column 'v' has no numbers, or nulls among them"),
     ("a.parquet", {"x": [1.0, None]}, [], "there are nulls"),
+    ("a.parquet", {}, [], "a.parquet: keys is empty"),
     ("a.parquet", {"k": [True, False], "x": [1.0, 2.0]}, [], "column 'k' has dtype bool"),
     ("repeated.parquet", None, ["--tensor", "x"], "two columns have one name"),
     ("a.parquet", {"i": LARGE, "x": [0.0, 1.0, 2.0, 3.0]}, [], "9007199254740993 at (1,)"),

@@ -51,7 +51,7 @@ def world(tmp_path_factory):
         (folder / f"{i:02}.txt").write_text(texts[part][-1])
     settings = example(
         Text,
-        corpus={"kind": "files", "paths": [str(folder / "*.txt")], "licence": "none"},
+        corpus={"kind": "files", "paths": [str(folder / "*.txt")]},
         split=SPLIT,
         vocabulary=300,
         long={"source": None, "shortest": 48, "longest": 64, "contexts": 25},
@@ -103,7 +103,7 @@ def test_contexts_are_a_random_choice_of_held_out_text_in_the_order_of_the_docum
 def test_the_manifest_describes_the_text(world, prepared):
     manifest, frame = read_manifest(prepared.manifest), store.read(prepared.contexts, "contexts")
     assert manifest["documents"] == DOCUMENTS and manifest["split"] == SPLIT
-    assert manifest["corpus"] == {"kind": "files", "paths": [*world[1].corpus.paths], "licence": "none"}
+    assert manifest["corpus"] == {"kind": "files", "paths": [*world[1].corpus.paths], "licence": "not stated"}
     for part in ("training", "validation"):
         assert manifest["tokens"][part] == len(np.load(prepared.tokens(part)))
     tokens = int(frame[frame.texts == "long"].tokens.map(len).sum())

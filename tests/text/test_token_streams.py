@@ -58,10 +58,8 @@ def test_streams_that_do_not_fit_are_refused(tmp_path):
     path = tmp_path / "training.npy"
     with files.atomic_write(path) as partial:
         np.save(partial, STREAM)
-    for entries, window, says in (
-        (99, 10, "token 99 does not fit a model with 99 entries"),
-        (100, 100, "expected more than one window of 100"),
-    ):
+    beyond = (99, 10, "token 99 does not fit a model with 99 entries")
+    for entries, window, says in (beyond, (100, 100, "expected more than one window of 100")):
         with pytest.raises(ValueError, match=says):
             read_stream(path, entries, window)
     assert read_stream(path, 100, 99).tolist() == STREAM.tolist()
