@@ -127,6 +127,7 @@ language_model: {x: {layers: 3}} -> language_model.x.architecture = None: expect
 language_model: {bert: {seeds: {scale: 1}}} -> language_model.bert.seeds: the name 'scale': Input should be 'none'
 statements: {placement: {depths: [7]}} -> statements.placement.depths = [7]: expected a list with a depth
 language_model: {bert: {task: labelled}} -> language_model.bert.training = None: expected a source of kind hub
+language_model: {bert: {task: labelled, training: {kind: wikipedia_sample, label_column: l}}} -> training = 'wikipedia
 steps: 3 -> steps: unknown key; known: name, device
 majority: {only: [d9]} -> majority.only = ['d9']: expected a list of experiments, some of d8
 language_model: {gpt: {like: gpt}} -> language_model.gpt.like = 'gpt': expected another model

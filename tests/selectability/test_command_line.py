@@ -247,9 +247,8 @@ def test_the_input_is_never_overwritten(files, capsys):
     (files / "link.parquet").symlink_to("chosen.parquet")
     (files / "hard.parquet").hardlink_to("chosen.parquet")
     before = {path: path.read_bytes() for path in files.glob("*.parquet")}
-    names = [f"{name}.parquet" for name in ("chosen", "bias", "link", "hard")]
-    for out in (*names, f"../{files.name}/chosen.parquet"):
-        assert main(["chosen.parquet", "--bias", "bias.parquet", "--out", out]) == 2
+    for out in ("chosen", "bias", "link", "hard", f"../{files.name}/chosen"):
+        assert main(["chosen.parquet", "--bias", "bias.parquet", "--out", f"{out}.parquet"]) == 2
         assert "would overwrite what is read" in last_error(capsys)
     assert before == {path: path.read_bytes() for path in files.glob("*.parquet")}
 
@@ -305,8 +304,8 @@ def test_rows_are_the_whole_problem_and_keep_their_numbers(files, keys, bias, ca
     expected, (table, asked) = certify(KEYS[10:40], BIAS[10:40] if bias else None), verdicts_in("v.parquet")
     words = ["--file", *keys, *bias]
     said = dict(zip(words[::2], words[1::2], strict=False))
-    of = {name: said.get(f"--{name}") for name in ("file", "tensor", "bias", "bias-tensor")}
-    of["bias_tensor"] = of.pop("bias-tensor")
+    names = ("file", "tensor", "bias", "bias_tensor")
+    of = {name: said.get(f"--{name.replace('_', '-')}") for name in names}
     assert asked == of | {"rows": [10, 40], "causal": False, "flat": False}
     assert table.key.tolist() == list(range(10, 40))
     assert table.verdict.tolist() == expected.verdict.tolist() != certify(KEYS).verdict[10:40].tolist()
@@ -333,7 +332,7 @@ def test_options_are_those_of_the_library(files, option, capsys, monkeypatch):
     monkeypatch.setattr(command_line, "row_blocks", lambda n, d: [slice(0, 7), slice(7, n)])
     assert main(["plane.npy", f"--{option}", "--out", "v.csv"]) == 0
     printed = capsys.readouterr().out
-    assert "v.csv; its proofs need a .parquet file" in printed
+    assert "v.parquet\n" in printed and "v.csv; its proofs need a .parquet file\n" in printed
     assert f"exact duplicates {1 if option == 'causal' else 2};" in printed
     assert (", each among those before it\n" in printed) == (option == "causal")
     plain = expected.to_frame().drop(columns=["query", "support", "weights"])

@@ -26,6 +26,7 @@ def made(checkout):
         (["--configfiles", "tiny.yaml", "empty.yaml"], "^error: empty.yaml: expected keys with values"),
         (["--configfile", "tabs.yaml"], r"^error: tabs.yaml: no YAML: (?s:.*)line 2"),
         (["--configfile", "tag.yaml"], "constructor for the tag"),
+        (["--configfile", "latin.yaml"], "^error: latin.yaml: no YAML: 'utf-8' codec"),
         (
             ["--configfile", "steps.yaml"],
             "majority.d8.steps = -1: Input should be greater than or equal to 1",
@@ -37,6 +38,7 @@ def made(checkout):
 def test_a_wrong_file_of_configfile_is_named_before_anything_is_done(made, words, says):
     (made.folder / "folder").mkdir(exist_ok=True)
     (made.folder / "empty.yaml").touch()
+    (made.folder / "latin.yaml").write_bytes(b"name: gr\xfcn")
     (made.folder / "tabs.yaml").write_text("name: x\n\tdevice: cpu\n")
     (made.folder / "tag.yaml").write_text("name: !!python/object/apply:os.system ['touch hacked']")
     (made.folder / "steps.yaml").write_text("majority: {d8: {steps: -1}}")
