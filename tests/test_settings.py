@@ -180,8 +180,7 @@ MORE += [({"language_model": MANY}, "Tuple should have at most 100 items")]
 
 
 @pytest.mark.parametrize(
-    ("overlay", "says"),
-    [*(line.split(" -> ") for line in REFUSED.strip().splitlines()), *MORE],
+    ("overlay", "says"), [*(line.split(" -> ") for line in REFUSED.strip().splitlines()), *MORE]
 )
 def test_values_that_cannot_work_together_are_explained(overlay, says):
     overlay = yaml.safe_load(f"{{{overlay}}}") if isinstance(overlay, str) else overlay

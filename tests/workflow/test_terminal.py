@@ -2,6 +2,7 @@
 
 import logging
 import re
+import threading
 import time
 
 import pytest
@@ -99,7 +100,14 @@ def listening(monkeypatch):
     common.printshellcmds = common.show_failed_logs = False
     made = LogHandler(common_settings=common, settings=None)
     monkeypatch.setattr(time, "time", lambda: now[0])
-    monkeypatch.setattr(made, "_watch", lambda: None)
+    monkeypatch.setattr(threading.Thread, "start", threading.Thread.run)
+    made.times = []  # at which the watch wakes, until it ends
+
+    def wait(seconds):
+        now[:] = made.times[:1] or now
+        return not (made.times and made.times.pop(0))
+
+    monkeypatch.setattr(made._ended, "wait", wait)
 
     def tell(event, **facts):
         made.handle(logging.makeLogRecord({"event": event, "log": [], "rule_name": "train", **facts}))
@@ -109,17 +117,17 @@ def listening(monkeypatch):
 
 def test_after_a_long_silence_a_line_says_how_far_the_run_is(listening, capsys):
     """After half a minute, or a fortieth of the run's time if that is longer; failed jobs run no more."""
-    handler, now, tell = listening
-    tell(LogEvent.RUN_INFO, stats={"train": 8, "total": 8})
+    handler, _, tell = listening
     for job in range(1, 7):
         tell(LogEvent.JOB_INFO, jobid=job)
     tell(LogEvent.JOB_ERROR, jobid=1, levelno=logging.ERROR)
     capsys.readouterr()
-    for now[0] in (29.0, 31.0, 3600.0, 3640.0, 3690.0, 3700.0):
-        handler._break_silence()
+    handler.times += 29.0, 31.0, 3600.0, 3640.0, 3690.0, 3700.0
+    tell(LogEvent.RUN_INFO, stats={"train": 8, "total": 8})
     said = [line[10:] for line in capsys.readouterr().err.splitlines()]
     running = "1 failed; running: train, train, train and 2 more"
-    assert said == [f"0 of 8 jobs in {spent}, {running}" for spent in ("31 s", "60 min", "62 min")]
+    spent = ("31 s", "60 min", "62 min")
+    assert said == [*(f"0 of 8 jobs in {each}, {running}" for each in spent), "8 jobs"]
     handler.close()
 
 
