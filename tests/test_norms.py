@@ -107,9 +107,8 @@ def test_a_factor_may_be_that_of_queries_and_keys_or_of_values_alone(like, x):
         assert "/" not in name and ":" not in name
 
 
-def test_a_built_in_norm_has_a_label_and_a_formula_and_the_guide_shows_it():
+def test_the_guide_shows_every_built_in_norm_and_a_scaled_one_has_a_label():
     """If this fails: python -m layernorm_roles.variants prints the guide's table."""
-    assert all(each.label and each.computes for each in variants.BUILT_IN.values())
     assert variants.guide() in (ROOT / "docs/guide.md").read_text(encoding="utf-8")
     legends.name_scaled({"big": {"like": "projection", "factor": 35.0, "part": "both"}, "own": "a:B"})
     found = [legends.label(name) for name in ("big", "own", "scale")]

@@ -342,6 +342,8 @@ def test_equal_keys_in_different_places_and_merged_ones_are_read(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("a: &some {x: 1, y: 2}\nb: {<<: *some, x: 3}\nd: {a: {x: 1}, b: {x: 1}}\n")
     assert yaml_files.read(file)["b"] == {"x": 3, "y": 2}
+    with pytest.raises(ValueError, match=r"nowhere\.yaml: no YAML: "):
+        yaml_files.read(tmp_path / "nowhere.yaml")
 
 
 HOSTILE = ["../../../tmp/hacked", "/tmp/hacked", "..", "a\\b", '"><img src=x onerror=alert(1)>', "-rf", "*"]

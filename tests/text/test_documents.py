@@ -32,8 +32,7 @@ def test_sample_is_clean_text_and_gensim_is_not_imported():
     assert "gensim" not in sys.modules
     own = {"kind": "files", "paths": ["a"]}
     stated = ({"kind": "wikipedia_sample", "licence": "x"}, own | {"licence": "x"}, own)
-    licences = [documents.licence(Source(**keys)) for keys in stated]
-    assert licences == [documents.LICENCE, "x", "not stated"]
+    assert [documents.licence(Source(**keys)) for keys in stated] == [documents.LICENCE, "x", "not stated"]
     assert not any(markup in text for markup in ("{{", "<ref", "''", "{|", "Category:") for text in texts)
 
 

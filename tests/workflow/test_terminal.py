@@ -126,8 +126,7 @@ def test_after_a_long_silence_a_line_says_how_far_the_run_is(listening, capsys):
     tell(LogEvent.RUN_INFO, stats={"train": 8, "total": 8})
     said = [line[10:] for line in capsys.readouterr().err.splitlines()]
     running = "1 failed; running: train, train, train and 2 more"
-    spent = ("31 s", "60 min", "62 min")
-    assert said == [*(f"0 of 8 jobs in {each}, {running}" for each in spent), "8 jobs"]
+    assert said == [*(f"0 of 8 jobs in {t}, {running}" for t in ("31 s", "60 min", "62 min")), "8 jobs"]
     handler.close()
 
 
