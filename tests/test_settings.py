@@ -305,6 +305,8 @@ def test_a_factor_is_a_norm_of_its_own_wherever_variants_are_named():
     for each in (settings, load(json.loads(settings.model_dump_json()))):
         assert each.norm_class("big") == "projection*35.0" and each.norm_class("v") == "scale*0.1@values"
         assert [*each.majority["d8"].seeds][-2:] == ["big", "v"]
+    with pytest.raises(ValueError, match="frozen"):
+        settings.random_keys.matrices = 3
 
 
 def test_the_partitions_are_the_fewest_that_give_more_sequences_than_asked_as_in_the_paper():

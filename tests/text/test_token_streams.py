@@ -29,6 +29,8 @@ def test_tokens_take_16_bits_where_they_fit(tmp_path, entries, dtype):
     assert (type(stream), stream.dtype) == (np.memmap, dtype), "it need not fit in memory"
     assert stream.tolist() == [*range(600), 0, entries - 1]
     assert {path.name for path in tmp_path.iterdir()} == {"training.npy", ".sha256"}
+    with pytest.raises(FileNotFoundError):
+        TokenStreamWriter(entries, tmp_path / "nowhere")  # where its temporary file would lie
 
 
 STREAM = np.arange(100, dtype=np.uint16)

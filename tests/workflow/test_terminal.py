@@ -14,11 +14,6 @@ from snakemake_logger_plugin_layernorm_roles import DURATIONS, LINE_CHARACTERS, 
 from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
 
 
-@pytest.fixture(scope="module")
-def made(checkout):
-    return checkout(SMOKE)
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -36,8 +31,9 @@ def made(checkout):
         (["--directory", "folder", "--configfile", "tiny.yaml"], "No rule to produce nothing/such"),
     ],
 )
-def test_a_wrong_file_of_configfile_is_named_before_anything_is_done(made, words, says):
-    (made.folder / "folder").mkdir(exist_ok=True)
+def test_a_wrong_file_of_configfile_is_named_before_anything_is_done(checkout, words, says):
+    made = checkout(SMOKE)
+    (made.folder / "folder").mkdir()
     (made.folder / "empty.yaml").touch()
     (made.folder / "latin.yaml").write_bytes(b"name: gr\xfcn")
     (made.folder / "tabs.yaml").write_text("name: x\n\tdevice: cpu\n")
