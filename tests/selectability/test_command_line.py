@@ -158,7 +158,7 @@ REFUSED = [
     ("two.safetensors", None, ["--tensor", "b", "--rows", "0:1"], "expected at least one of the rows 0:0"),
     ("two.safetensors", None, [], "choose one with --tensor: keys, b"),
     (MODEL, None, [], "holds 61 tensors; choose one with --tensor: keys, layer.0, "),
-    (MODEL, None, ["--tensor", "layer.60"], "no tensor 'layer.60': it has layer.6"),
+    (MODEL, None, ["--tensor", "layer.60"], "'layer.60': it has layer.6, layer.0, layer.56 and 58 more"),
     (MODEL, None, ["--tensor", "layer.3"], "which is not beside the index"),
     (K, b'{"weight_map": 3}', ["--tensor", "k"], "no index of safetensors files"),
     (K, b'{"weight_map": {"k": "../two.safetensors"}}', ["--tensor", "k"], BESIDE),
