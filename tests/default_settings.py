@@ -8,7 +8,7 @@ from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 from layernorm_roles.settings.loading import resolve
 from layernorm_roles.settings.majority import MajorityExperiment, MajorityTraining
 from layernorm_roles.settings.random_keys import RandomKeys
-from layernorm_roles.settings.statements import BatchDependence, Fusion, Geometry, Placement, ScoreScale
+from layernorm_roles.settings.statements import Statements
 from layernorm_roles.settings.text import Text
 
 ROOT = Path(__file__).parents[1]
@@ -18,11 +18,7 @@ _SECTIONS = {
     MajorityExperiment: DEFAULT["majority"]["d8"],
     MajorityTraining: {key: DEFAULT["majority"]["d8"][key] for key in MajorityTraining.model_fields},
     RandomKeys: DEFAULT["random_keys"],
-    Geometry: DEFAULT["statements"]["geometry"],
-    Fusion: DEFAULT["statements"]["fusion"],
-    Placement: DEFAULT["statements"]["placement"],
-    BatchDependence: DEFAULT["statements"]["batch_dependence"],
-    ScoreScale: DEFAULT["statements"]["score_scale"],
+    **{field.annotation: DEFAULT["statements"][name] for name, field in Statements.model_fields.items()},
     Text: DEFAULT["text"]["words"],
     GPTSettings: {key: DEFAULT["language_model"]["gpt"][key] for key in GPTSettings.model_fields},
     BERTSettings: {key: DEFAULT["language_model"]["bert"][key] for key in BERTSettings.model_fields},

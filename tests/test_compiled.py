@@ -126,6 +126,12 @@ def test_another_processor_compiler_or_source_has_a_folder_of_its_own(tmp_path, 
     changes += [(compiling.llvmlite.binding, "get_host_cpu_name", str), (compiling, "kernel_sources", list)]
     found = {folder(), *(monkeypatch.setattr(*change) or folder() for change in changes)}
     assert len(found) == 5 and {path.parent for path in found} == {tmp_path / "layernorm-roles"}
+    made = folder()
+    assert not any(made.chmod(mode) or folder() for mode in (0o720, 0o702)), "others may write there"
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert folder().parent == tmp_path / ".cache/layernorm-roles"
 
 
 @pytest.mark.parametrize("ending", [".nbi", ".nbc"])

@@ -151,7 +151,9 @@ def test_while_a_command_is_at_work_another_may_plan_the_same_and_nothing_else(t
     first = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert first.stdout.readline() == "held\n"
+        (partial := tmp_path / "plan/.a.json.7.partial").touch()
         write(tmp_path, PLANS)
+        assert partial.exists(), "it may be what the other command writes"
         for other in (OTHER, {"data/a": PLANS["data/a"]}):
             with pytest.raises(ValueError, match="makes it at this moment, with other settings or code"):
                 write(tmp_path, other)

@@ -22,7 +22,7 @@ ONE = {"seed": 1, "settings": {"steps": 2}}
     ("found", "expected", "words"),
     [
         ({"seed": 1, "settings": {"steps": 4}}, ONE, "settings.steps = 4, expected 2"),
-        ({}, ONE, "no seed, expected 1; no settings.steps, expected 2"),
+        ({}, ONE | {"z": 0}, "no seed, expected 1; no settings.steps, expected 2; no z, expected 0"),
         ({"runs": [ONE, {"seed": 3}]}, {"runs": [ONE, {"seed": 2}]}, "runs.1.seed = 3, expected 2"),
         ({"runs": [ONE, ONE]}, {"runs": [ONE]}, "number of runs = 2, expected 1"),
         ({"norms": {"a": 1}}, {"norms": {}}, "no norms, expected {}"),

@@ -8,11 +8,11 @@ import re
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
+from default_settings import DEFAULT, ROOT
 from schema_walk import keys
 
 from layernorm_roles import norms
@@ -23,9 +23,7 @@ from layernorm_roles.settings.loading import load, resolve
 from layernorm_roles.settings.majority import MajorityData
 from layernorm_roles.settings.text import Source
 
-ROOT = Path(__file__).parents[1]
 WRITTEN = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
-DEFAULT = resolve(WRITTEN)
 ONE_OF_EACH = WRITTEN | {"majority": {"d8": WRITTEN["majority"]["d8"]}}
 ONE_OF_EACH["language_model"] = {name: WRITTEN["language_model"][name] for name in ("gpt", "bert")}
 KEYS = [*keys(resolve(ONE_OF_EACH))]
@@ -72,7 +70,9 @@ def replaced(path, value):
 
 def test_the_shipped_and_shown_configurations_are_accepted_and_fit_the_schema_for_editors():
     """If the last line fails: python -m layernorm_roles.settings > workflow/schemas/config.schema.json"""
-    load(WRITTEN)
+    for model in load(WRITTEN).language_model.values():  # of seeds and the like no training depends
+        fields = {*type(model).__mro__[2].model_fields}
+        assert fields - {"learning_rate", "steps"} == {*model.of_training()}
     jsonschema.validate(WRITTEN, schema := for_editors())
     for preset in (ROOT / "workflow/presets").glob("*.yaml"):
         overlay = yaml.safe_load(preset.read_text(encoding="utf-8"))
@@ -123,8 +123,13 @@ text: {words: {split: {training: 0.69999}}} -> expected shares that add up to 1
 text: {words: {split: {training: 0.9, held_out: 0}, long: {source: {kind: wikipedia_sample}}}} -> words.split.held_out
 text: {words: {corpus: {kind: parquet}}} -> text.words.corpus.paths = None: expected a value
 random_keys: {keys: [9, 3]} -> random_keys.keys = [9, 3]: expected [first, last]
+random_keys: {dimensions: [9, 3]} -> random_keys.dimensions = [9, 3]: expected [first, last]
+majority: {only: [x], x: {steps: 3}} -> majority.x.sampling: this key is missing
+language_model: {x: {layers: 3}} -> language_model.x.architecture = None: expected one of gpt, bert
+language_model: {bert: {seeds: {scale: 1}}} -> language_model.bert.seeds: the name 'scale': Input should be 'none'
 statements: {placement: {depths: [7]}} -> statements.placement.depths = [7]: expected a list with a depth
 language_model: {bert: {task: labelled}} -> language_model.bert.training = None: expected a source of kind hub
+language_model: {bert: {task: labelled, training: {kind: wikipedia_sample, label_column: l}}} -> training = 'wikipedia
 steps: 3 -> steps: unknown key; known: name, device
 majority: {only: [d9]} -> majority.only = ['d9']: expected a list of experiments, some of d8
 language_model: {gpt: {like: gpt}} -> language_model.gpt.like = 'gpt': expected another model
@@ -177,8 +182,7 @@ MORE += [({"language_model": MANY}, "Tuple should have at most 100 items")]
 
 
 @pytest.mark.parametrize(
-    ("overlay", "says"),
-    [*(line.split(" -> ") for line in REFUSED.strip().splitlines()), *MORE],
+    ("overlay", "says"), [*(line.split(" -> ") for line in REFUSED.strip().splitlines()), *MORE]
 )
 def test_values_that_cannot_work_together_are_explained(overlay, says):
     overlay = yaml.safe_load(f"{{{overlay}}}") if isinstance(overlay, str) else overlay
@@ -301,6 +305,8 @@ def test_a_factor_is_a_norm_of_its_own_wherever_variants_are_named():
     for each in (settings, load(json.loads(settings.model_dump_json()))):
         assert each.norm_class("big") == "projection*35.0" and each.norm_class("v") == "scale*0.1@values"
         assert [*each.majority["d8"].seeds][-2:] == ["big", "v"]
+    with pytest.raises(ValueError, match="frozen"):
+        settings.random_keys.matrices = 3
 
 
 def test_the_partitions_are_the_fewest_that_give_more_sequences_than_asked_as_in_the_paper():
@@ -340,6 +346,8 @@ def test_equal_keys_in_different_places_and_merged_ones_are_read(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("a: &some {x: 1, y: 2}\nb: {<<: *some, x: 3}\nd: {a: {x: 1}, b: {x: 1}}\n")
     assert yaml_files.read(file)["b"] == {"x": 3, "y": 2}
+    with pytest.raises(ValueError, match=r"nowhere\.yaml: no YAML: "):
+        yaml_files.read(tmp_path / "nowhere.yaml")
 
 
 HOSTILE = ["../../../tmp/hacked", "/tmp/hacked", "..", "a\\b", '"><img src=x onerror=alert(1)>', "-rf", "*"]

@@ -44,8 +44,6 @@ def test_errors_of_used_up_memory_are_told_from_others_and_shortened(error, line
     assert capsys.readouterr().err == "warning: words\n" and caplog.records[0].exc_info[1] is error
 
 
-@pytest.mark.parametrize(
-    ("n", "size", "ends"), [(7, 3, [3, 6, 7]), (6, 3, [3, 6]), (2, 0, [1, 2]), (0, 3, [])]
-)
+@pytest.mark.parametrize("n,size,ends", [(7, 3, [3, 6, 7]), (6, 3, [3, 6]), (2, 0, [1, 2]), (0, 3, [])])
 def test_slices_cover_all_rows(n, size, ends):
     assert slices(n, size) == [slice(first, last) for first, last in zip([0, *ends], ends, strict=False)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from random_models import random_network
-from safetensors.numpy import load_file, save_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
 from layernorm_roles.heads.layer import Rotation
@@ -136,11 +136,13 @@ def test_missing_and_damaged_weights_are_named(saved, tmp_path):
         with pytest.raises(ValueError, match=says):
             recording.load(files_at(file.parent, "path"))
 
+    save_file({key: values.bfloat16() for key, values in tensors.items()}, file, {"format": "pt"})
+    recording.load(files_at(file.parent, "path"))
     tensors[name][0, 0] = torch.nan
     save_file(tensors, file, {"format": "pt"})
     refused(f"{name} has weights that are not finite")
-    for dtype in ("int8", "bool", "complex64"):
-        save_file(tensors | {name: np.nan_to_num(tensors[name]).astype(dtype)}, file, {"format": "pt"})
+    for dtype in (torch.int8, torch.bool, torch.complex64):
+        save_file(tensors | {name: tensors[name].nan_to_num().to(dtype)}, file, {"format": "pt"})
         refused(f"{name} is of type .*: expected floating-point weights")
     del tensors[name]
     save_file(tensors, file, {"format": "pt"})
@@ -153,7 +155,7 @@ def test_weights_that_no_layer_reads_may_be_missing_or_no_floats(saved, recorded
     """BERT's pooler comes after the last layer, and old files hold the numbers of positions."""
     file = shutil.copytree(saved("bert"), tmp_path / "model") / "model.safetensors"
     tensors = {name: values for name, values in load_file(file).items() if not name.startswith("pooler.")}
-    save_file(tensors | {"embeddings.position_ids": np.arange(64)[None]}, file, {"format": "pt"})
+    save_file(tensors | {"embeddings.position_ids": torch.arange(64)[None]}, file, {"format": "pt"})
     layers = recording.load(files_at(file.parent, "path")).record(TOKENS)
     np.testing.assert_array_equal(layers[1].keys, recorded("bert")[1].keys)
 
@@ -192,3 +194,5 @@ def test_attention_that_is_more_than_inner_products_is_refused(name):
     for options, says in (({name: 0.0}, f"Identity has {name}"), ({}, "has 2 queries for 3 keys")):
         with pytest.raises(ValueError, match=says):
             recording._attend(recording._Calls(), torch.nn.Identity(), queries, keys, keys, None, **options)
+    recording._attend(calls := recording._Calls(), torch.nn.Identity(), keys, keys, keys, None)
+    assert calls.layers[0].scaling == 0.5, "torch's own, where a model gives none"

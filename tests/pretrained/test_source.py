@@ -131,8 +131,11 @@ def test_code_of_a_folder_is_not_run(model, tmp_path, monkeypatch):
     (model / "tokenizer_config.json").write_text(json.dumps(words))
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("a question is asked"))
     files = files_at(model, "path")
-    for read in (recording.load, contexts.tokens_of):
-        with pytest.raises(ValueError, match=rf"^{re.escape(str(model))}/config\.json: auto_map") as refused:
+    for read, name in ((recording.load, "config"), (contexts.tokens_of, "tokenizer_config")):
+        with pytest.raises(ValueError, match=rf"^{re.escape(str(model))}/{name}\.json: auto_map") as refused:
             read(files)
-        assert "\n" not in str(refused.value)
-        assert not marker.exists()
+        assert "\n" not in str(refused.value) and not marker.exists()
+        (model / "config.json").write_text("{}")
+    (model / "tokenizer_config.json").unlink()
+    with pytest.raises(ValueError, match=r"model: expected tokenizer_config.json or tokenizer.json"):
+        contexts.tokens_of(files)

@@ -28,7 +28,7 @@ def checked(keys, queries=None):
     """Ceilings whose bounds are in order, close, and those that verification finds."""
     found = ceilings(keys, queries)
     np.testing.assert_array_equal(found.verify(keys), (found.lower, found.upper))
-    assert (found.lower <= found.upper).all() and found.gap.max() <= GAP
+    assert 0 <= found.gap.min() and found.gap.max() <= GAP
     return found
 
 
@@ -66,10 +66,8 @@ def test_bounds_allow_for_the_rounding_of_attention(queries):
     keys = 3 * gaussian(40, 8) + 5
     found = checked(keys, queries)
     exact = second.attention(keys, found.query)
-    assert all(lower <= share for lower, share in zip(found.lower.tolist(), exact, strict=True))
-    assert queries is None or all(
-        share <= upper for upper, share in zip(found.upper.tolist(), exact, strict=True)
-    )
+    for lower, upper, share in zip(found.lower.tolist(), found.upper.tolist(), exact, strict=True):
+        assert lower <= share and (queries is None or share <= upper)
 
 
 @pytest.mark.parametrize("n,d", [(300, 2), (400, 6), (256, 32)])
@@ -114,7 +112,6 @@ def test_float32_keys_and_a_direction_of_rounding():
     assert (found.upper[:50] <= 0.5).all()
     flat = keys.astype(float) @ np.linalg.svd(np.ones((1, 4)))[2][1:].T
     np.testing.assert_allclose(found.lower, ceilings(flat).lower, rtol=1e-4)
-    found.verify(keys.astype(np.float64))
 
 
 @pytest.mark.parametrize("n,d,size", [(300, 2, 3.0), (200, 8, 1.0), (100, 64, 4.0)])
@@ -145,6 +142,7 @@ def test_radius_nothing_and_radius_without_end():
     np.testing.assert_allclose(none.upper, softmax(keys @ centre), rtol=1e-9)
     np.testing.assert_allclose(endless.lower, checked(keys).lower, rtol=GAP)
     assert (np.diff([one.upper for one in found], axis=0) > -1e-9).all()
+    assert repr(none).startswith("Ceilings(40 keys of size 2 over an ellipsoid of queries: ")
 
 
 def test_keys_far_from_the_origin_have_the_ceilings_of_those_around_it():
@@ -187,7 +185,7 @@ def test_head_without_room_for_a_filled_ellipsoid():
     w_q, keys = rng.standard_normal((6, 6)), rng.standard_normal((40, 6))
     keys[0] = 0  # its best query is near the centre
     queries = QueryEllipsoid.of_layernorm(w_q, None, None, None)  # a norm without gain and bias
-    assert not queries.filled and queries.axes.shape == (6, 5)
+    assert repr(queries) == "QueryEllipsoid(5 axes in 6 dimensions, surface alone)"
     # A sphere has one dimension more without projection.
     assert QueryEllipsoid.of_rmsnorm(w_q[:5], None, None).filled
     found, filled = ceilings(keys, queries), ceilings(keys, replace(queries, filled=True))

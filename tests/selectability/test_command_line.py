@@ -19,7 +19,7 @@ from layernorm_roles import store
 from layernorm_roles.provenance import provenance
 from layernorm_roles.schemas import SCHEMAS
 from layernorm_roles.selectability import certify, command_line
-from layernorm_roles.selectability.command_line import main
+from layernorm_roles.selectability.command_line import FORMATS, main
 
 KEYS = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
 BIAS = np.round(4 * KEYS[:, 0] * KEYS[:, 1]) / 4  # the same number in every format
@@ -31,7 +31,7 @@ def files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("keys.npy", KEYS)
     pd.DataFrame({"token": range(50), "vector": list(KEYS)}).to_parquet("lists.parquet")
-    pd.DataFrame({"token": ["a"] * 50, "vector": list(KEYS)}).to_parquet("words.parquet")
+    pd.DataFrame({"token": [None] + ["a"] * 49, "vector": list(KEYS)}).to_parquet("words.parquet")
     exact = pd.DataFrame(KEYS.astype(float))
     exact.to_csv("plain.csv", index=False, header=False)
     named = exact.to_csv(index=False, header=["2019", "y", "z,\nquoted"]).encode()
@@ -39,8 +39,8 @@ def files(tmp_path, monkeypatch):
     (tmp_path / "folder.csv").mkdir()
     chosen = pd.DataFrame(np.repeat(KEYS, 2, axis=0), columns=["x", "y", "z"])
     chosen[chosen.index % 2 == 0].to_parquet("chosen.parquet")
-    x = pa.array(KEYS[:, 0])
-    pq.write_table(pa.Table.from_arrays([x, x], names=["x", "x"]), "repeated.parquet")
+    repeated = pa.Table.from_arrays([pa.array(KEYS[:, 0])] * 2, names=["x", "x"])
+    pq.write_table(repeated, "repeated.parquet")
     for name, bias in (("short", BIAS[:3]), ("nan", np.where(np.arange(50) == 3, np.nan, BIAS)), ("", BIAS)):
         np.save(f"{name}bias.npy", bias)
     keys, before = torch.tensor(KEYS), torch.zeros(7)  # so that the keys do not begin where the tensors do
@@ -90,9 +90,7 @@ def test_verdicts_of_a_file(files, name, options, taken, capsys):
     out = "gr\udcf6\udcdfe.parquet"
     assert main([name, *options, "--out", out]) == 0
     assert signal.getsignal(signal.SIGINT) is on_interrupt
-    dtype = {"bfloat16.safetensors": torch.bfloat16, "float16.safetensors": torch.float16}.get(
-        name, torch.float32
-    )
+    dtype = getattr(torch, name.removesuffix(".safetensors"), torch.float32)
     keys = torch.tensor(KEYS).to(dtype).to(torch.float64 if name.endswith("csv") else torch.float32).numpy()
     expected, (table, _) = certify(keys), verdicts_in(out)
     assert table.verdict.tolist() == expected.verdict.tolist()
@@ -109,11 +107,12 @@ def test_verdicts_of_a_file(files, name, options, taken, capsys):
     for verdict, number in expected.counts().items():
         assert re.search(rf"{verdict} +{number} +{2 * number}\.00%\n", printed)
     weakest = np.nanmin(expected.margin[expected.verdict == "selectable"]), np.max(expected.residual[inside])
-    assert f"margin {weakest[0]:.3g} (" in printed and f"residual {weakest[1]:.3g}\n" in printed
+    assert f"margin {weakest[0]:.3g} (tolerance {expected.tolerance:g})\n" in printed
+    assert f"residual {weakest[1]:.3g}\n" in printed
 
 
 def test_a_table_of_text_may_have_one_column_or_one_row_and_large_fractions(files, capsys):
-    for text, size in ((b"0.5\n1e300\n", "2 keys, d = 1"), (b"1,2\n", "1 keys, d = 2")):
+    for text, size in ((b'\xef\xbb\xbf"0.5"\n1e300\n', "2 keys, d = 1"), (b"1,2\n", "1 keys, d = 2")):
         (files / "a.csv").write_bytes(text)
         assert main(["a.csv"]) == 0 and size in capsys.readouterr().out
 
@@ -138,7 +137,7 @@ REFUSED = [
     ("objects.npy", np.array([{}, {}]), [], "Python objects"),
     ("nan.npy", np.array([[1.0, np.nan]]), [], "nan.npy: keys has nan at (0, 1)"),
     ("integers.npy", LARGE[:, None], [], "9007199254740993 at (1, 0): expected integers up to 2^53"),
-    ("keys.npy", None, ["--tensor", "values"], "holds one array"),
+    *((name, None, ["--tensor", "values"], "holds one array") for name in ("keys.npy", "plain.csv")),
     ("text.parquet", b"not a table", [], "no Parquet table"),
     ("lists.parquet", None, [], "lists (vector) beside columns of numbers (token): choose one with --tensor"),
     ("lists.parquet", None, ["--tensor", "values"], "no column 'values': it has token, vector"),
@@ -146,6 +145,7 @@ REFUSED = [
     ("a.parquet", {"v": [[1.0], [1.0, 2.0]]}, [], "lengths [1, 2]"),
     ("a.parquet", {"v": [[1.0], [None]]}, [], "column 'v' has no numbers, or nulls among them"),
     ("a.parquet", {"x": [1.0, None]}, [], "there are nulls"),
+    ("a.parquet", {}, [], "a.parquet: keys is empty"),
     ("a.parquet", {"k": [True, False], "x": [1.0, 2.0]}, [], "column 'k' has dtype bool"),
     ("repeated.parquet", None, ["--tensor", "x"], "two columns have one name"),
     ("a.parquet", {"i": LARGE, "x": [0.0, 1.0, 2.0, 3.0]}, [], "9007199254740993 at (1,)"),
@@ -158,7 +158,7 @@ REFUSED = [
     ("two.safetensors", None, ["--tensor", "b", "--rows", "0:1"], "expected at least one of the rows 0:0"),
     ("two.safetensors", None, [], "choose one with --tensor: keys, b"),
     (MODEL, None, [], "holds 61 tensors; choose one with --tensor: keys, layer.0, "),
-    (MODEL, None, ["--tensor", "layer.60"], "no tensor 'layer.60': it has layer.6"),
+    (MODEL, None, ["--tensor", "layer.60"], "'layer.60': it has layer.6, layer.0, layer.56 and 58 more"),
     (MODEL, None, ["--tensor", "layer.3"], "which is not beside the index"),
     (K, b'{"weight_map": 3}', ["--tensor", "k"], "no index of safetensors files"),
     (K, b'{"weight_map": {"k": "../two.safetensors"}}', ["--tensor", "k"], BESIDE),
@@ -168,7 +168,7 @@ REFUSED = [
     *(("a.csv", f'1,"{x}"\n'.encode(), [], f"line 1 has {x!r}: expected numbers") for x in ("1,000", "")),
     ("a.csv", b"1_000,2\n3,4\n", [], NO_CSV),
     ("a.csv", b"1.5,2\n3\n", [], NO_CSV),
-    ("a.csv", b"1,2\n1,two\n", [], "could not convert string 'two'"),
+    ("a.csv", b"1,2\n#1,2\n", [], "could not convert string '#1'"),
     ("a.csv", b"1,2\n9007199254740993,1\n", [], "column 0 has integers of 2^53 and more"),
     ("a.csv", b"1,2\n2,-1e400\n", [], "keys has -inf at (1, 1): expected finite numbers"),
     ("a.csv", b'x,y\n1,2\n3,"4\n', [], "unexpected end of data"),
@@ -223,6 +223,12 @@ def test_a_full_memory_and_an_interrupt_end_in_a_status(files, error, status, li
     assert capsys.readouterr().err.removeprefix("certify-keys: ") == line
 
 
+def test_the_help_can_be_printed_and_names_all_kinds_of_files(capsys):
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main(["--help"])
+    assert all(f"\n  {ending} " in said for said in [capsys.readouterr().out] for ending in FORMATS)
+
+
 def test_verdicts_are_written_before_anything_is_printed(files, monkeypatch):
     def nobody_reads(*_):
         raise BrokenPipeError
@@ -241,9 +247,8 @@ def test_the_input_is_never_overwritten(files, capsys):
     (files / "link.parquet").symlink_to("chosen.parquet")
     (files / "hard.parquet").hardlink_to("chosen.parquet")
     before = {path: path.read_bytes() for path in files.glob("*.parquet")}
-    names = [f"{name}.parquet" for name in ("chosen", "bias", "link", "hard")]
-    for out in (*names, f"../{files.name}/chosen.parquet"):
-        assert main(["chosen.parquet", "--bias", "bias.parquet", "--out", out]) == 2
+    for out in ("chosen", "bias", "link", "hard", f"../{files.name}/chosen"):
+        assert main(["chosen.parquet", "--bias", "bias.parquet", "--out", f"{out}.parquet"]) == 2
         assert "would overwrite what is read" in last_error(capsys)
     assert before == {path: path.read_bytes() for path in files.glob("*.parquet")}
 
@@ -299,8 +304,8 @@ def test_rows_are_the_whole_problem_and_keep_their_numbers(files, keys, bias, ca
     expected, (table, asked) = certify(KEYS[10:40], BIAS[10:40] if bias else None), verdicts_in("v.parquet")
     words = ["--file", *keys, *bias]
     said = dict(zip(words[::2], words[1::2], strict=False))
-    of = {name: said.get(f"--{name}") for name in ("file", "tensor", "bias", "bias-tensor")}
-    of["bias_tensor"] = of.pop("bias-tensor")
+    names = ("file", "tensor", "bias", "bias_tensor")
+    of = {name: said.get(f"--{name.replace('_', '-')}") for name in names}
     assert asked == of | {"rows": [10, 40], "causal": False, "flat": False}
     assert table.key.tolist() == list(range(10, 40))
     assert table.verdict.tolist() == expected.verdict.tolist() != certify(KEYS).verdict[10:40].tolist()
@@ -327,8 +332,9 @@ def test_options_are_those_of_the_library(files, option, capsys, monkeypatch):
     monkeypatch.setattr(command_line, "row_blocks", lambda n, d: [slice(0, 7), slice(7, n)])
     assert main(["plane.npy", f"--{option}", "--out", "v.csv"]) == 0
     printed = capsys.readouterr().out
-    assert "v.csv; its proofs need a .parquet file" in printed
+    assert "v.parquet\n" in printed and "v.csv; its proofs need a .parquet file\n" in printed
     assert f"exact duplicates {1 if option == 'causal' else 2};" in printed
+    assert (", each among those before it\n" in printed) == (option == "causal")
     plain = expected.to_frame().drop(columns=["query", "support", "weights"])
     assert (files / "v.csv").read_text() == plain.to_csv(index=False)
 

@@ -41,9 +41,8 @@ KEYS = np.random.default_rng(0).standard_normal((40, 3))
 def test_certificates_are_made_and_written_without_what_experiments_need(tmp_path, threads, kind, out):
     """Of columns of lists, too, which other modules read, and whatever number of threads numba refuses."""
     name = "keys.npy" if kind is None else "keys.parquet"
-    if kind is None:
-        np.save(tmp_path / name, KEYS)
-    else:
+    np.save(tmp_path / "keys.npy", KEYS)
+    if kind is not None:
         table = pa.table({"vector": pa.array(KEYS.tolist(), kind)})
         pq.write_table(table, tmp_path / name, row_group_size=20)
     environment = os.environ | {"NUMBA_NUM_THREADS": threads}

@@ -53,6 +53,8 @@ def test_losses_and_streams_are_those_of_the_formulas(placement, residual):
     shape = SHAPE._replace(placement=placement, residual=residual)
     rows = T.initial(shape, [3, 4])
     rows += 0.1 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))  # gains and biases too
+    for embedding in shape.matrices(rows)[:2]:
+        embedding *= 0.01  # so small that eps counts
     windows, seen = torch.from_numpy(np.random.default_rng(1).integers(0, 20, size=(2, 3, 6))), []
     losses = T.losses(shape, shape.matrices(rows), windows, seen.append)
     for run in range(2):
@@ -77,7 +79,6 @@ def test_optimiser_is_adam():
         loss.backward()
         adam.step()
     assert np.allclose(ours, theirs, rtol=1e-4)
-    assert np.isfinite(ours).all()
     assert T._finite(np.array([1.0, np.nan, np.inf])).tolist() == [1.0, np.inf, np.inf]
 
 
@@ -99,9 +100,7 @@ def test_untrained_gradients_are_autograds_of_the_first_layer():
 def test_reduce_vocabulary():
     tokens = np.array([7, 7, 7, 3, 3, 9, 5])
     assert T.reduce_vocabulary(tokens, 3).tolist() == [0, 0, 0, 1, 1, 2, 2]
-    assert T.reduce_vocabulary(tokens, 4).tolist() == [0, 0, 0, 1, 1, 3, 2], (
-        "of equal ones the smaller id first"
-    )
+    assert T.reduce_vocabulary(tokens, 4).tolist() == [0, 0, 0, 1, 1, 3, 2], "the smaller id first"
 
 
 def test_windows_are_drawn_from_the_whole_text():
@@ -153,10 +152,6 @@ def test_each_run_has_the_rows_that_it_would_have_alone():
                 assert row.position_accuracy.to_list() == pytest.approx(known)
 
 
-OF_PROBE = np.random.default_rng(0).integers(0, 20, size=4000)
-DEEP = T.TransformerShape("pre", depth=3, d_model=64, heads=2, context_length=10, vocabulary=20)
-
-
 def test_windows_are_judged_on_another_part_of_the_text():
     fitted, judged = position.probe_windows(np.arange(41), 10, seed=1)
     edges = [part.item() for windows in (fitted, judged) for part in (windows.min(), windows.max())]
@@ -172,6 +167,7 @@ def test_the_probe_is_a_ridge_regression_with_a_constant_judged_on_windows_that_
     windows = torch.randint(10, (2, 60, 6), generator=torch.Generator().manual_seed(0))
     windows[1] += 10
     matrices = SHAPE.matrices(T.initial(SHAPE, [3, 4]))
+    assert position._streams(SHAPE, matrices, windows[0])[0].dtype == torch.float64
     for run, found in enumerate(position.position_accuracy(SHAPE, matrices, windows)):
         streams = (by_hand(SHAPE, [m[run] for m in matrices], part)[0] for part in windows)
         for layer, parts in enumerate(zip(*streams, strict=True)):
@@ -182,7 +178,7 @@ def test_the_probe_is_a_ridge_regression_with_a_constant_judged_on_windows_that_
 
 
 def test_a_diverged_run_has_no_accuracy():
-    matrices = DEEP.matrices(T.initial(DEEP, [3, 4]))
+    matrices = SHAPE.matrices(T.initial(SHAPE, [3, 4]))
     matrices[0][1] = torch.inf
-    found = position.position_accuracy(DEEP, matrices, position.probe_windows(OF_PROBE, 10, seed=1))
-    assert np.isnan(found[1]).all() and found[0, 0] == pytest.approx(1, abs=0.05)
+    found = position.position_accuracy(SHAPE, matrices, position.probe_windows(REDUCED, 5, seed=1))
+    assert np.isnan(found[1]).all() and (found[0] > 0.2).all()

@@ -139,8 +139,7 @@ def test_placement(tmp_path, drawn):
     sizes |= {"context_length": 4, "vocabulary": 9, "learning_rates": [0.1]}
     settings, tokens = example(Placement, **sizes), np.random.default_rng(0).integers(11, size=500)
     text = prepared_text(tmp_path / "text", tokens, tokens[:20], contexts(("long", range(4))))
-    names = ("placement", "untrained_gradients", "position_probe")
-    out = {name: tmp_path / name for name in (*names, "origin")}
+    out = {name: tmp_path / name for name in ("placement", "untrained_gradients", "position_probe")}
     seeds = {"seeds": [4, 6], "untrained_seeds": [5]}
     plan = planned(tmp_path, "placement/pre", settings=settings.model_dump(), placement="pre", **seeds)
     torch.set_num_threads(2)
@@ -148,7 +147,7 @@ def test_placement(tmp_path, drawn):
     assert torch.get_num_threads() == 1, "processes share the cores"
     assert drawn == {Stream.PLACEMENT_BATCHES.number: {4, 5, 6}, Stream.POSITION_PROBE.number: {4}}
     tables = placement.measure(tokens, settings, plan)
-    assert set(tables) == set(names) and set(tables["position_probe"].depth) == {6}
+    assert set(tables) == set(out) and set(tables["position_probe"].depth) == {6}
     streams = Stream.PLACEMENT_BATCHES, Stream.POSITION_PROBE
     for name, frame in tables.items():
         assert_rows(read(out[name], name, plan, *streams, with_torch=True), frame)
@@ -208,8 +207,8 @@ def test_the_shape_is_computed_up_to_a_size_and_what_is_no_number_is_infinitely_
     monkeypatch.setattr(geometry, "AXES_UP_TO", 3)
     found = geometry.measure(SETTINGS, seed=0)
     assert {*found[found.input_norm.isna()].n} == {2, 3} and {*found.n} == {2, 3, 16}
-    assert geometry._largest(torch.tensor([1.0, torch.nan])) == torch.inf
-    assert geometry._largest(torch.tensor([1.0, -3.0])) == 3
+    largest = [geometry._largest(torch.tensor([1.0, x])) for x in (torch.nan, -torch.inf, -3)]
+    assert largest == [torch.inf, torch.inf, 3]
 
 
 def test_the_shape_deviates_where_outputs_do(monkeypatch):

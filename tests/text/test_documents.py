@@ -32,8 +32,7 @@ def test_sample_is_clean_text_and_gensim_is_not_imported():
     assert "gensim" not in sys.modules
     own = {"kind": "files", "paths": ["a"]}
     stated = ({"kind": "wikipedia_sample", "licence": "x"}, own | {"licence": "x"}, own)
-    licences = [documents.licence(Source(**keys)) for keys in stated]
-    assert licences == [documents.LICENCE, "x", "not stated"]
+    assert [documents.licence(Source(**keys)) for keys in stated] == [documents.LICENCE, "x", "not stated"]
     assert not any(markup in text for markup in ("{{", "<ref", "''", "{|", "Category:") for text in texts)
 
 
@@ -123,8 +122,9 @@ def test_labelled_sentences(hub, tmp_path):
         downloads.download(wanted, tmp_path / wanted.file_name)
     assert list(documents.labelled(source, tmp_path)) == [("good", 1), ("bad", 0)]
     assert list(documents.labelled(first, tmp_path)) == [("good", 1)]
-    with pytest.raises(ValueError, match="no column"):
-        downloads.download(Source(**keys, label_column="stars"), tmp_path / "stars.parquet")
+    for wrong in ("column", "label_column"):
+        with pytest.raises(ValueError, match=r"no column \['stars'\]; it has \['sentence', 'label'\]"):
+            downloads.download(Source(**keys | {wrong: "stars"}), tmp_path / "stars.parquet")
     assert not (tmp_path / "stars.parquet").exists()
 
 
@@ -150,7 +150,8 @@ def test_empty_texts_and_repeated_paragraphs_are_left_out_up_to_the_limit(kind, 
     rows = {"title": list("caaabbc"), "context": [" ", "p", "p", None, "r", "p", "\n"], "number": range(7)}
     keys, take = hub(rows, "context"), partial(read_downloaded, tmp_path)
     if kind == "parquet":
-        pd.DataFrame(rows).to_parquet(tmp_path / "x.parquet")
+        # Columns of type string; pandas itself writes large_string.
+        pd.DataFrame(rows).convert_dtypes(dtype_backend="pyarrow").to_parquet(tmp_path / "x.parquet")
         keys = {"kind": "parquet", "paths": [str(tmp_path / "x.parquet")], "column": "context"}
         take = read
     assert take(**keys) == ["p", "p", "r", "p"] and take(**keys, limit=3) == ["p", "p", "r"]
@@ -180,4 +181,5 @@ def test_only_what_is_read_is_downloaded_and_what_is_not_there_is_said(hub, tmp_
 
 def test_a_dataset_without_texts_is_refused(hub, tmp_path):
     with pytest.raises(ValueError, match="has no texts"):
-        read_downloaded(tmp_path, **hub({"text": [" ", None]}, "text"))
+        read_downloaded(tmp_path / "out", **hub({"text": [" ", None]}, "text"))
+    assert not [*(tmp_path / "out").iterdir()]

@@ -26,8 +26,11 @@ def test_tokens_take_16_bits_where_they_fit(tmp_path, entries, dtype):
     assert writer.size == 602
     writer.save(tmp_path / "training.npy")
     stream = read_stream(tmp_path / "training.npy", entries, 10)
-    assert stream.dtype == dtype and stream.tolist() == [*range(600), 0, entries - 1]
+    assert (type(stream), stream.dtype) == (np.memmap, dtype), "it need not fit in memory"
+    assert stream.tolist() == [*range(600), 0, entries - 1]
     assert {path.name for path in tmp_path.iterdir()} == {"training.npy", ".sha256"}
+    with pytest.raises(FileNotFoundError):
+        TokenStreamWriter(entries, tmp_path / "nowhere")  # where its temporary file would lie
 
 
 STREAM = np.arange(100, dtype=np.uint16)
@@ -58,16 +61,16 @@ def test_streams_that_do_not_fit_are_refused(tmp_path):
     path = tmp_path / "training.npy"
     with files.atomic_write(path) as partial:
         np.save(partial, STREAM)
-    for entries, window, says in (
-        (99, 10, "token 99 does not fit a model with 99 entries"),
-        (100, 100, "expected more than one window of 100"),
-    ):
+    beyond = (99, 10, "token 99 does not fit a model with 99 entries")
+    for entries, window, says in (beyond, (100, 100, "expected more than one window of 100")):
         with pytest.raises(ValueError, match=says):
             read_stream(path, entries, window)
     assert read_stream(path, 100, 99).tolist() == STREAM.tolist()
     files.write_text(path, "no array")
     with pytest.raises(ValueError, match=r"training\.npy: no token stream"):
         read_stream(path, 100, 10)
+    with pytest.raises(ValueError, match=r"training\.npy: no readable tokenizer"):
+        tokenizer.load(path)
 
 
 def test_gpt2_vocabulary(monkeypatch):

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import threading
 import time
 
 import pytest
@@ -13,11 +14,6 @@ from snakemake_logger_plugin_layernorm_roles import DURATIONS, LINE_CHARACTERS, 
 from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
 
 
-@pytest.fixture(scope="module")
-def made(checkout):
-    return checkout(SMOKE)
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -26,6 +22,7 @@ def made(checkout):
         (["--configfiles", "tiny.yaml", "empty.yaml"], "^error: empty.yaml: expected keys with values"),
         (["--configfile", "tabs.yaml"], r"^error: tabs.yaml: no YAML: (?s:.*)line 2"),
         (["--configfile", "tag.yaml"], "constructor for the tag"),
+        (["--configfile", "latin.yaml"], "^error: latin.yaml: no YAML: 'utf-8' codec"),
         (
             ["--configfile", "steps.yaml"],
             "majority.d8.steps = -1: Input should be greater than or equal to 1",
@@ -34,9 +31,11 @@ def made(checkout):
         (["--directory", "folder", "--configfile", "tiny.yaml"], "No rule to produce nothing/such"),
     ],
 )
-def test_a_wrong_file_of_configfile_is_named_before_anything_is_done(made, words, says):
-    (made.folder / "folder").mkdir(exist_ok=True)
+def test_a_wrong_file_of_configfile_is_named_before_anything_is_done(checkout, words, says):
+    made = checkout(SMOKE)
+    (made.folder / "folder").mkdir()
     (made.folder / "empty.yaml").touch()
+    (made.folder / "latin.yaml").write_bytes(b"name: gr\xfcn")
     (made.folder / "tabs.yaml").write_text("name: x\n\tdevice: cpu\n")
     (made.folder / "tag.yaml").write_text("name: !!python/object/apply:os.system ['touch hacked']")
     (made.folder / "steps.yaml").write_text("majority: {d8: {steps: -1}}")
@@ -97,7 +96,14 @@ def listening(monkeypatch):
     common.printshellcmds = common.show_failed_logs = False
     made = LogHandler(common_settings=common, settings=None)
     monkeypatch.setattr(time, "time", lambda: now[0])
-    monkeypatch.setattr(made, "_watch", lambda: None)
+    monkeypatch.setattr(threading.Thread, "start", threading.Thread.run)
+    made.times = []  # at which the watch wakes, until it ends
+
+    def wait(seconds):
+        now[:] = made.times[:1] or now
+        return not (made.times and made.times.pop(0))
+
+    monkeypatch.setattr(made._ended, "wait", wait)
 
     def tell(event, **facts):
         made.handle(logging.makeLogRecord({"event": event, "log": [], "rule_name": "train", **facts}))
@@ -107,17 +113,16 @@ def listening(monkeypatch):
 
 def test_after_a_long_silence_a_line_says_how_far_the_run_is(listening, capsys):
     """After half a minute, or a fortieth of the run's time if that is longer; failed jobs run no more."""
-    handler, now, tell = listening
-    tell(LogEvent.RUN_INFO, stats={"train": 8, "total": 8})
+    handler, _, tell = listening
     for job in range(1, 7):
         tell(LogEvent.JOB_INFO, jobid=job)
     tell(LogEvent.JOB_ERROR, jobid=1, levelno=logging.ERROR)
     capsys.readouterr()
-    for now[0] in (29.0, 31.0, 3600.0, 3640.0, 3690.0, 3700.0):
-        handler._break_silence()
+    handler.times += 29.0, 31.0, 3600.0, 3640.0, 3690.0, 3700.0
+    tell(LogEvent.RUN_INFO, stats={"train": 8, "total": 8})
     said = [line[10:] for line in capsys.readouterr().err.splitlines()]
     running = "1 failed; running: train, train, train and 2 more"
-    assert said == [f"0 of 8 jobs in {spent}, {running}" for spent in ("31 s", "60 min", "62 min")]
+    assert said == [*(f"0 of 8 jobs in {t}, {running}" for t in ("31 s", "60 min", "62 min")), "8 jobs"]
     handler.close()
 
 
@@ -181,14 +186,14 @@ def test_a_dry_run_prints_counts_and_long_lines_are_cut_but_with_verbose(option,
     setattr(handler.common_settings, option, True)
     for _ in range(1 + (option == "dryrun")):  # Snakemake says the counts of a dry run twice
         tell(LogEvent.RUN_INFO, msg="counts", stats={"train": 1200, "draw": 3, "total": 1203})
-    for text in (line, f"{line}yz"):
+    for text in ("Using shell: bash", line, f"{line}yz"):
         tell(None, msg=text)
     if option == "dryrun":
         handler.close()
     said = capsys.readouterr().err.splitlines()
     handler.close()
     if option == "verbose":
-        assert said == ["counts", line, f"{line}yz"]
+        assert said == ["counts", "Using shell: bash", line, f"{line}yz"]
     else:
         assert [text.split() for text in said[:2]] == [["train", "1,200"], ["draw", "3"]]
         assert said[2] == "1,203 jobs; --verbose shows each, and why"
