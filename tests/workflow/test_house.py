@@ -111,6 +111,8 @@ def test_profiles_for_clusters_have_all_that_the_default_one_has():
         asked = profile["default-resources"]
         for name, first in (("mem_mb", 1500), ("runtime", 10)):
             assert [eval(asked[name], {"attempt": n}) for n in (1, 2, 3)] == [first, 2 * first, 4 * first]
+    exec(re.search(r"(?s)def doubling.*?\n\n", text_of("workflow/rules/common.smk"))[0], of_rules := {})
+    assert [of_rules["doubling"](5)(None, attempt=n) for n in (1, 2, 3)] == [5, 10, 20]
     different = {key for key in CLUSTER if slurm[key] != generic[key]}
     assert different == {"executor", "default-resources"} and default["keep-going"]
     rules = re.findall(r"(?m)^ *(?:use rule \w+ as|rule) (\w+)", "".join(file.read_text() for file in RULES))

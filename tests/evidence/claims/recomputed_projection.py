@@ -53,7 +53,12 @@ def faster_best_rate(t):
 
 
 def accuracy(experiment, one, other, step=None, **where):
-    return lambda t: 100 * difference(wide(of(at(t, experiment, step), **where), "test_accuracy"), one, other)
+    def compute(t):
+        then = of(at(t, experiment, step), **where)
+        right = then.test_accuracy * np.isfinite(then.test_loss)  # 0 for a run that diverged
+        return 100 * difference(wide(then.assign(right=right), "right"), one, other)
+
+    return compute
 
 
 def accurate_best_rate(t):

@@ -28,12 +28,13 @@ def models(gap=0.05, model="gpt", best=None, lack=None, **world):
 
 
 def keys(shares, model="gpt", texts="long", undecided=0.0, before=0.9):
-    """Unselectable keys; of another model and of other texts all are, and `undecided` of those after LayerNorm.
+    """Unselectable keys; of another model and of other texts all are, and `undecided` of LayerNorm's, at both sites.
 
     `before`: how much of the share of a head's keys is unselectable among the keys before them, a number or one by
     variant.
     """
-    own = worlds.keys(shares, model, texts, undecided={("layernorm", "final", "after_norm"): undecided})
+    open_ = {("layernorm", "final", site): undecided for site in ("after_norm", "head")}
+    own = worlds.keys(shares, model, texts, undecided=open_)
     if before:
         heads = own[own.site == "head"].assign(causal=True)
         part = before if isinstance(before, float) else heads.variant.map(before)
@@ -135,6 +136,7 @@ HEADS = {
     # among all keys most cannot win; among those that a query sees, in all heads but the unscaled, all can
     "holds: The number is 0 of 96,000.": [(0.7, 0.0), (0.7, 0.6, {"before": ALL_CAN})],
     "partial": [(0.0, 0.0)],
+    "not tested: The number is 0 of 96,000.": [(0.7, 0.0, {"undecided": 0.05})],
     "not tested: layernorm, head causal": [{"before": None}],
 }
 QK_NORM = {

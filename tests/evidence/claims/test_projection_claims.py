@@ -70,7 +70,11 @@ ACCURATE = {
 FINAL = {
     "holds": [(0.95, 0.93, 0.94)],
     "does not hold": [(0.94, 0.93, 0.952)],
-    "not tested": [(0.94, 0.93, 0.94, {"seeds": 2})],
+    # a run that diverged has an accuracy of 0
+    "not tested": [
+        (0.94, 0.93, 0.94, {"seeds": 2}),
+        (0.95, 0.93, 0.94, {"floors": {("layernorm", 3): np.inf}}),
+    ],
     "not tested: no learning rate 0.03": [(0.95, 0.93, 0.94, {"rate": 0.01})],
 }
 VALUES = {
