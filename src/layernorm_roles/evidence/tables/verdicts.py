@@ -61,14 +61,6 @@ class Judged(NamedTuple):
         return f"{mean}\u00a0% [{low}, {high}]"
 
     @property
-    def corrected(self) -> str:
-        """The p-value of a primary claim as text, with Holm's correction for the number of primary claims.
-
-        It is empty for other claims, and for claims without a p-value.
-        """
-        return "" if pd.isna(self.row.p_holm) else f"p = {self.row.p_holm:.2g} with Holm's correction"
-
-    @property
     def verdict(self) -> str:
         """The claim's verdict and its qualifications, as texts separated by semicolons.
 
@@ -78,7 +70,7 @@ class Judged(NamedTuple):
         if pd.notna(self.row.also_passed_by):
             said.append(f"{self.row.also_passed_by} pass too")
         if self.row.verdict in SEEN and self.row.p_holm > 1 - LEVEL:
-            said.append(self.corrected)
+            said.append(f"p = {self.row.p_holm:.2g} with Holm's correction")
         if self.kept:
             said.append(f"kept run: {', '.join(filter(None, (self.kept.row.verdict, self.kept.measured)))}")
         return "; ".join(said)
