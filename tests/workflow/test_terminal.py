@@ -24,6 +24,10 @@ from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds
         (["--configfile", "tag.yaml"], "constructor for the tag"),
         (["--configfile", "latin.yaml"], "^error: latin.yaml: no YAML: 'utf-8' codec"),
         (
+            ["--configfile", "twice.yaml"],
+            "twice.yaml: no YAML: the key 'majority' is there twice.* line 2, column 1$",
+        ),
+        (
             ["--configfile", "steps.yaml"],
             "majority.d8.steps = -1: Input should be greater than or equal to 1",
         ),
@@ -38,6 +42,7 @@ def test_a_wrong_file_of_configfile_is_named_before_anything_is_done(checkout, w
     (made.folder / "latin.yaml").write_bytes(b"name: gr\xfcn")
     (made.folder / "tabs.yaml").write_text("name: x\n\tdevice: cpu\n")
     (made.folder / "tag.yaml").write_text("name: !!python/object/apply:os.system ['touch hacked']")
+    (made.folder / "twice.yaml").write_text("majority: {d8: {steps: 20}}\nmajority: {d8: {seeds: 2}}")
     (made.folder / "steps.yaml").write_text("majority: {d8: {steps: -1}}")
     target = "nothing/such" if "nothing/such" in says else "majority"
     done = snakemake(made.folder, target, *words, package=ROOT)

@@ -32,10 +32,13 @@ if CLONE.is_dir() and not CLONE.samefile(INSTALLED) and modules(CLONE) != module
 
 from layernorm_roles import exhibits, jobs, plan, planning
 from layernorm_roles.job import search_garbage_rarely
+from layernorm_roles.settings import yaml_files
 
 search_garbage_rarely()
 
 try:
+    for FILE in workflow.overwrite_configfiles:
+        yaml_files.read(FILE)  # Snakemake takes a file with a repeated key, and keeps the last value
     # `--config against=NAME` says for the target compare what to compare with; it is no setting of a reproduction.
     SET = {key: value for key, value in config.items() if key != "against"}
     THIS = planning.Reproduction(
