@@ -37,8 +37,9 @@ from layernorm_roles.settings import yaml_files
 search_garbage_rarely()
 
 try:
-    for FILE in workflow.overwrite_configfiles:
-        yaml_files.read(FILE)  # Snakemake takes a file with a repeated key, and keeps the last value
+    # Of a repeated key Snakemake keeps the last value. A version that no longer tells the files would only do so again.
+    for FILE in getattr(workflow, "overwrite_configfiles", ()):
+        yaml_files.read(FILE)
     # `--config against=NAME` says for the target compare what to compare with; it is no setting of a reproduction.
     SET = {key: value for key, value in config.items() if key != "against"}
     THIS = planning.Reproduction(
