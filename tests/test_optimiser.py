@@ -29,6 +29,26 @@ def test_steps_and_state_are_those_of_torchs_adamw(decay, dtype):
         assert all(torch.equal(found[name], value) for name, value in known.items())
 
 
+@pytest.mark.parametrize("factor", [35.0, 1 / 35, 1.0])
+def test_the_first_rows_have_a_rate_of_their_own(factor):
+    """As if they were a parameter in a group of its own, to the bit; and what a factor of 1 gives is as without."""
+    values = torch.randn(6, 5), torch.randn(7)
+    whole, other = map(torch.nn.Parameter, (values[0].clone(), values[1].clone()))
+    first, rest, same = (torch.nn.Parameter(v.clone()) for v in (values[0][:4], values[0][4:], values[1]))
+    ours = AdamW([whole, other], 0.0, 0.1, 1e-6, {whole: (4, factor)})
+    groups = [{"params": [rest, same]}, {"params": [first]}]
+    theirs = torch.optim.AdamW(groups, weight_decay=0.1, eps=1e-6, fused=True)
+    for step in range(50):
+        whole.grad, other.grad = torch.randn(6, 5), torch.randn(7)
+        first.grad, rest.grad, same.grad = whole.grad[:4].clone(), whole.grad[4:].clone(), other.grad.clone()
+        ours.lr = theirs.param_groups[0]["lr"] = 0.1 / (1 + step)
+        theirs.param_groups[1]["lr"] = factor * ours.lr
+        ours.step()
+        theirs.step()
+        assert torch.equal(whole, torch.cat([first, rest])) and torch.equal(other, same)
+    assert [state["step"].item() for state in ours.state] == [50, 50]
+
+
 @pytest.mark.parametrize(("warmup", "rates"), [(0, [8, 6, 4, 2, 0, 0]), (2, [4, 6, 4, 2, 0, 0])])
 def test_the_rate_falls_to_0_and_the_one_taken_is_that_of_the_step_before(warmup, rates):
     assert [linear_decay(8.0, step, 4, warmup) for step in range(6)] == rates

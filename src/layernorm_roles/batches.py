@@ -4,11 +4,11 @@ Snakemake imports this module whenever it plans, so it imports neither torch nor
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, product
 from typing import Any, NamedTuple
 
-from layernorm_roles.settings.language_model import GPTModel
+from layernorm_roles.settings.language_model import POINT, GPTModel
 from layernorm_roles.settings.reproduction import Settings
 from layernorm_roles.shown import is_single
 from layernorm_roles.slices import slices
@@ -23,7 +23,7 @@ GROUPS = {"majority": "experiment", "language_model": "model"}
 
 LISTED = {
     "majority": {"d_model": "d_model", "base_learning_rate": "learning_rate"},
-    "language_model": {"base_learning_rate": "learning_rate", "steps": "steps"},
+    "language_model": POINT,
 }
 """For each section of config.yaml, the keys that may hold a list of values to train with, by the column of result
 tables that holds the value of a training run."""
@@ -78,7 +78,7 @@ def runs_of(settings: Settings, stage: str, group: str) -> Iterator[Run]:
     run is a dictionary: its name, its norm before attention, and the columns that identify it in result tables.
     """
     entry, listed = getattr(settings, stage)[group], LISTED[stage]
-    for values in product(*(getattr(entry, key) for key in listed.values())):
+    for values in product(*(getattr(entry, key, (1.0,)) for key in listed.values())):
         point = dict(zip(listed, values, strict=True))
         for variant, number in entry.seeds.items():
             for seed in seeds(settings, number):
@@ -93,11 +93,13 @@ def runs_of(settings: Settings, stage: str, group: str) -> Iterator[Run]:
                 }
 
 
-def seeds(settings: Settings, number: int) -> list[int]:
+def seeds(settings: Settings, number: int | Sequence[int]) -> list[int]:
     """The first `number` random seeds of a configuration: first_seed of config.yaml, first_seed + 1 and so on.
 
-    Runs, or draws of random data, that differ in nothing but the seed take these seeds.
+    Runs, or draws of random data, that differ in nothing but the seed take these seeds, or those that are listed.
     """
+    if not isinstance(number, int):
+        return list(number)
     return list(range(settings.first_seed, settings.first_seed + number))
 
 

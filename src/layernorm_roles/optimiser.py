@@ -1,6 +1,6 @@
 """The optimiser AdamW, and a learning rate that falls linearly to 0, with or without a warm-up."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -24,16 +24,24 @@ def rate_taken(learning_rate: float, step: int, last: int, warmup: int = 0) -> f
 
 
 class AdamW:
-    """AdamW with torch's betas and eps, but without the import of torch's compiler, which takes a second.
+    """AdamW with torch's betas, but without the import of torch's compiler, which takes a second.
 
     It calls the function behind `torch.optim.AdamW(fused=True)`, so that state and results equal those of torch's
     class. Without weight decay they equal Adam's. Parameters whose gradient is None are not changed. The learning rate
-    `lr` may be set between steps.
+    `lr` may be set between steps. `factors` maps a parameter to (rows, factor): the learning rate of its first `rows`
+    rows is `factor` times `lr`.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0):
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        lr: float,
+        weight_decay: float = 0.0,
+        eps: float = 1e-8,
+        factors: Mapping[nn.Parameter, tuple[int, float]] = {},
+    ):
         self.parameters, self.weight_decay = list(parameters), weight_decay
-        self.lr = lr
+        self.lr, self.eps, self.factors = lr, eps, dict(factors)
         self.state: list[dict[str, Tensor]] = []
         """For each parameter, how many steps it took and the running means of its gradient and squared gradient."""
         for parameter in self.parameters:
@@ -44,26 +52,35 @@ class AdamW:
     @torch.no_grad()
     def step(self) -> None:
         """Update each parameter once, by the gradient in its `grad`; parameters without a gradient stay as they are."""
-        moved = [
-            (parameter, state)
-            for parameter, state in zip(self.parameters, self.state, strict=True)
-            if parameter.grad is not None
-        ]
-        adam(
-            [parameter for parameter, _ in moved],
-            [parameter.grad for parameter, _ in moved],
-            [state["exp_avg"] for _, state in moved],
-            [state["exp_avg_sq"] for _, state in moved],
-            [],
-            [state["step"] for _, state in moved],
-            fused=True,
-            foreach=False,
-            amsgrad=False,
-            beta1=0.9,
-            beta2=0.999,
-            weight_decay=self.weight_decay,
-            decoupled_weight_decay=True,
-            eps=1e-8,
-            maximize=False,
-            lr=self.lr,
-        )
+        by_factor: dict[float, list[tuple[Tensor, ...]]] = {}
+        for parameter, state in zip(self.parameters, self.state, strict=True):
+            if parameter.grad is None:
+                continue
+            tensors = (parameter, parameter.grad, state["exp_avg"], state["exp_avg_sq"])
+            rows, factor = self.factors.get(parameter, (0, 1.0))
+            if rows:
+                # The step is counted once, in the update of the other rows.
+                first = (*(tensor[:rows] for tensor in tensors), state["step"].clone())
+                by_factor.setdefault(factor, []).append(first)
+            rest = tensors if not rows else tuple(tensor[rows:] for tensor in tensors)
+            by_factor.setdefault(1.0, []).append((*rest, state["step"]))
+        for factor, updates in by_factor.items():
+            parameters, gradients, means, squares, steps = map(list, zip(*updates, strict=True))
+            adam(
+                parameters,
+                gradients,
+                means,
+                squares,
+                [],
+                steps,
+                fused=True,
+                foreach=False,
+                amsgrad=False,
+                beta1=0.9,
+                beta2=0.999,
+                weight_decay=self.weight_decay,
+                decoupled_weight_decay=True,
+                eps=self.eps,
+                maximize=False,
+                lr=self.lr * factor,
+            )

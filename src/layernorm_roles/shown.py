@@ -123,11 +123,11 @@ def trained(entry: Mapping[str, Any]) -> set[str]:
 
 
 def is_single(entry: Mapping[str, Any]) -> bool:
-    """Whether an experiment or language model has just one width, one learning rate and one number of steps.
+    """Whether an experiment or language model has one value of each key that may hold a list.
 
-    `entry` has its settings, in which each of the three may be a list.
+    `entry` has its settings. The keys are d_model, learning_rate, steps and query_key_rate.
     """
-    values = (entry[key] for key in ("d_model", "learning_rate", "steps"))
+    values = (entry.get(key) for key in ("d_model", "learning_rate", "steps", "query_key_rate"))
     return all(not isinstance(value, list | tuple) or len(value) == 1 for value in values)
 
 

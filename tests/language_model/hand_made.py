@@ -16,7 +16,7 @@ from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.train import train_batch
 from layernorm_roles.plan import Plan, hash_of
 from layernorm_roles.provenance import provenance
-from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
+from layernorm_roles.settings.language_model import POINT, BERTSettings, GPTSettings
 from layernorm_roles.text import downloads
 from layernorm_roles.text.prepared import PreparedText
 
@@ -86,14 +86,15 @@ def labelled(folder, rows, **changes):
 
 
 def run_of(text, settings=SMALL_GPT, variant="layernorm", seed=0, model="hand_made"):
-    name = f"{model}/{variant}/base_learning_rate_{settings.learning_rate}/steps_{settings.steps}/seed_{seed}"
+    name = f"{model}/{variant}/base_learning_rate_{settings.learning_rate}/steps_{settings.steps}"
+    name += f"/query_key_rate_{getattr(settings, 'query_key_rate', 1.0)}/seed_{seed}"
     return LanguageModelRun(name, model, variant, variant, seed, settings, text)
 
 
 def plan_of(runs, **changes):
     """The plan of a job that trains `runs` of one model, with other values for some keys."""
     named = [{"name": run.name, **run.columns, "norm": run.norm, **run.point} for run in runs]
-    settings = runs[0].settings.model_dump(mode="json", exclude={"learning_rate", "steps"})
+    settings = runs[0].settings.model_dump(mode="json", exclude={*POINT.values()})
     plan = {"job": "trained", "code": "a", "made_by": {}, "settings": settings, "runs": named}
     plan |= {"device": "cpu", "device_check": "stop", "norm_code": {run.variant: None for run in runs}}
     return plan | changes

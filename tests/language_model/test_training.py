@@ -76,6 +76,44 @@ def test_steps_are_adamws_with_clipped_gradients_and_a_falling_rate(clip, warmup
     assert result.metrics.learning_rate.tolist() == pytest.approx([rates[0], rates[3], rates[7], rates[9]])
 
 
+def test_a_schedule_may_go_on_after_the_training_and_adams_epsilon_is_a_setting():
+    """Of two trainings on one schedule the shorter is the beginning of the longer, and not of one that ends with it."""
+    toy = lambda: ToyModel(lambda model, numbers: (numbers.mean() + 1) * 1e-6 * model.w)  # noqa: E731
+    longer = changed(SCHEDULE, steps=8, schedule_steps=20, evaluate_every=4)
+    runs = {
+        name: train.train(toy(), ToyTask(), changed(longer, **keys), seed=0)
+        for name, keys in {
+            "longer": {},
+            "shorter": {"steps": 4},
+            "own": {"steps": 4, "schedule_steps": None},
+            "small": {"adam_eps": 1e-12},
+        }.items()
+    }
+    assert runs["shorter"].metrics.learning_rate.tolist() == pytest.approx([0.1, 0.1 * 17 / 20])
+    assert runs["own"].metrics.learning_rate.tolist() == pytest.approx([0.1, 0.1 * 1 / 4])
+    moved = {name: 2.0 - run.final["w"].item() for name, run in runs.items()}
+    assert moved["own"] < moved["shorter"] < moved["longer"] < moved["small"]
+
+
+@pytest.mark.parametrize("variant", ["layernorm", "projected_qk"])
+def test_the_factor_is_on_the_rate_of_queries_and_keys_alone(text, variant):
+    """After one step W_Q and W_K have moved by the factor times what they move without; all else is equal."""
+    moved = {}
+    for factor in (1.0, 8.0, 1 / 8):
+        run = run_of(text, changed(SMALL_GPT, steps=1, query_key_rate=factor, gradient_clip=1e6), variant)
+        task = tasks.build(run.settings, text, run.tokenizer, run.seed, None)
+        result = train.train(run.build_model(), task, run.settings, run.seed)
+        moved[factor] = {name: result.final[name] - result.initial[name] for name in result.final}
+    d = SMALL_GPT.d_model
+    for name, step in moved[1.0].items():
+        for factor in (8.0, 1 / 8):
+            expected = step.clone()
+            if name.endswith("qkv.weight"):
+                expected[: 2 * d] *= factor
+            assert torch.allclose(moved[factor][name], expected, atol=1e-7), name
+    assert any(name.endswith("qkv.weight") for name in moved[1.0])
+
+
 def diverging(at: int) -> ToyModel:
     """A model whose loss is infinite on batch `at`, and not a number after it."""
     return ToyModel(lambda model, numbers: 1 / (numbers.mean() - at))

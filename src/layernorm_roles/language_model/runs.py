@@ -12,7 +12,7 @@ from torch import Tensor
 
 from layernorm_roles import store
 from layernorm_roles.language_model import bert, model
-from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
+from layernorm_roles.settings.language_model import POINT, BERTSettings, GPTSettings
 from layernorm_roles.text import tokenizer as tokenizers
 from layernorm_roles.text.prepared import PreparedText
 
@@ -25,7 +25,7 @@ class LanguageModelRun:
     """One training run of a language model: all that its result depends on, except the code."""
 
     name: str
-    """The run's name in files and logs, such as gpt/layernorm/base_learning_rate_0.01/steps_1200/seed_1000."""
+    """The run's name in files and logs, such as gpt/layernorm/base_learning_rate_0.01/steps_1200/query_key_rate_1.0/seed_1000."""
     model: str
     """The name that the trained model has in config.yaml, such as gpt_bytes."""
     variant: str
@@ -42,14 +42,15 @@ class LanguageModelRun:
         """The runs that one process of the workflow trains or measures, in the order in which `plan` lists them.
 
         `settings` in the plan are the settings that all runs share. Each entry of `runs` in the plan has the keys name,
-        model, variant, norm, seed, base_learning_rate and steps. `manifest` is the path of the text's manifest; the
-        text's other files lie beside it.
+        model, variant, norm, seed and the columns of `POINT`. `manifest` is the path of the text's manifest; the text's
+        other files lie beside it.
         """
         text, settings, runs = PreparedText(Path(manifest).parent), plan["settings"], []
         of_architecture, _ = ARCHITECTURES[settings["architecture"]]
         for planned in plan["runs"]:
-            point = {"learning_rate": planned["base_learning_rate"], "steps": planned["steps"]}
-            checked = of_architecture.model_validate({**settings, **point})
+            point = {key: planned[column] for column, key in POINT.items()}
+            fields = {key: value for key, value in point.items() if key in of_architecture.model_fields}
+            checked = of_architecture.model_validate({**settings, **fields})
             names = {key: planned[key] for key in ("name", "model", "variant", "norm", "seed")}
             runs.append(cls(**names, settings=checked, text=text))
         return runs
@@ -70,11 +71,8 @@ class LanguageModelRun:
 
     @property
     def point(self) -> dict[str, int | float]:
-        """A dictionary with the run's values in the columns base_learning_rate and steps of tables.
-
-        These values distinguish runs of equal model, variant and seed.
-        """
-        return {"base_learning_rate": self.settings.learning_rate, "steps": self.settings.steps}
+        """The run's values in the columns of `POINT`, which distinguish runs of equal model, variant and seed."""
+        return {column: getattr(self.settings, key, 1.0) for column, key in POINT.items()}
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

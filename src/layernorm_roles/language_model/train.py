@@ -156,7 +156,12 @@ class _Training:
         self.diagnoses = _every(every, settings.steps) | {0} if every else set()
         # Summed on the device: to read the loss at every step would make a GPU wait.
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
-        self.optimiser = AdamW(model.parameters(), settings.learning_rate, settings.weight_decay)
+        self.optimiser = AdamW(
+            model.parameters(),
+            settings.learning_rate,
+            settings.weight_decay,
+            **_of_optimiser(model, settings),
+        )
 
     def go_on_from(self, checkpoint: Checkpoint) -> None:
         if state := checkpoint.load(self.model, self.optimiser):
@@ -172,7 +177,9 @@ class _Training:
     def take_step(self) -> None:
         """Train on the next training batch. The first step also adds a row for the untrained model to the metrics."""
         settings, untrained = self.settings, self.loss_of(self.model) if self.step == 0 else None
-        self.optimiser.lr = linear_decay(settings.learning_rate, self.step, settings.steps, settings.warmup)
+        self.optimiser.lr = linear_decay(
+            settings.learning_rate, self.step, settings.rate_ends, settings.warmup
+        )
         loss = self.model.loss(*_on_device(self.task.batch(self.step), self.device))
         self.model.zero_grad()
         loss.backward()
@@ -220,8 +227,20 @@ class _Training:
         """The columns of the table of metrics that are not losses, at a step: step, tokens read, learning rate."""
         settings = self.settings
         tokens = step * settings.batch_size * settings.context_length  # padding and class tokens included
-        learning_rate = rate_taken(settings.learning_rate, step, settings.steps, settings.warmup)
+        learning_rate = rate_taken(settings.learning_rate, step, settings.rate_ends, settings.warmup)
         return {"step": step, "tokens": tokens, "learning_rate": learning_rate}
+
+
+def _of_optimiser(model: nn.Module, settings: GPTSettings | BERTSettings) -> dict[str, Any]:
+    """The arguments of `AdamW` that a GPT's settings decide: eps, and the factor on the rate of W_Q and W_K."""
+    if not isinstance(settings, GPTSettings):
+        return {}
+    if settings.query_key_rate == 1:
+        return {"eps": settings.adam_eps}
+    # The first rows of the fused matrix are W_Q, then W_K.
+    rows = 2 * settings.d_model, settings.query_key_rate
+    attentions = (layer.attention for layer in model.layers if layer.attention is not None)
+    return {"eps": settings.adam_eps, "factors": {each.qkv.weight: rows for each in attentions}}
 
 
 def _every(number: int, last: int) -> set[int]:

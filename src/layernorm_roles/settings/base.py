@@ -85,6 +85,33 @@ RunsPerJob = Number | Literal["all"]
 NumberOfSeeds = Annotated[Integer, Field(ge=1, le=1000)]
 """How many random seeds are used; they are first_seed (a key of config.yaml), first_seed + 1, and so on."""
 Word = Annotated[str, StringConstraints(min_length=1)]
-Seeds = dict[Identifier, Annotated[Integer, Field(ge=0, le=1000)]]
-"""The number of training runs for each variant of the norm before attention, by the variant's name. They have the
-random seeds first_seed, a key of config.yaml, first_seed + 1, and so on."""
+
+
+def _ranges_spelt_out(value: Any) -> Any:
+    """A list of seeds in which every "first-last" is replaced by the seeds from first to last."""
+    if not isinstance(value, list | tuple):
+        return value
+    seeds = []
+    for each in value:
+        first, dash, last = each.partition("-") if isinstance(each, str) else (each, "", "")
+        if dash and first.isdecimal() and last.isdecimal():
+            if not int(first) <= int(last) < int(first) + 1000:
+                raise PydanticCustomError(
+                    "seeds", "expected first-last, at most 1,000 seeds in ascending order"
+                )
+            seeds += range(int(first), int(last) + 1)
+        else:
+            seeds.append(each)
+    return seeds
+
+
+ListedSeeds = Annotated[
+    tuple[Annotated[int, Field(strict=True, ge=0, le=2**32)], ...],
+    Field(max_length=1000),
+    AfterValidator(_distinct),
+    BeforeValidator(_ranges_spelt_out, json_schema_input_type=list[int | str]),
+]
+NumberOrSeeds = Annotated[Integer, Field(ge=0, le=1000)] | ListedSeeds
+Seeds = dict[Identifier, NumberOrSeeds]
+"""The training runs of each variant of the norm before attention, by the variant's name: how many, with the random
+seeds first_seed (a key of config.yaml), first_seed + 1 and so on; or a list of seeds, such as [7, 40000-40004]."""

@@ -10,6 +10,7 @@ from layernorm_roles.settings.base import (
     Integer,
     LearningRate,
     Number,
+    NumberOrSeeds,
     Real,
     RunsPerJob,
     Section,
@@ -21,9 +22,14 @@ from layernorm_roles.settings.base import (
     refuse_indivisible,
 )
 from layernorm_roles.settings.text import Source
-from layernorm_roles.variants import BERT_VARIANTS
+from layernorm_roles.variants import BERT_VARIANTS, NO_ATTENTION_VARIANT
+
+POINT = {"base_learning_rate": "learning_rate", "steps": "steps", "query_key_rate": "query_key_rate"}
+"""The keys of a language model that may hold a list of values to train with, by the column of result tables that holds
+the value of a training run. A BERT has no query_key_rate: the column is 1 there."""
 
 _Eps = Annotated[Real, Field(ge=0, le=1)]
+_Factor = Annotated[Real, Field(gt=0, le=1e6)]
 _Dropout = Annotated[Real, Field(ge=0, lt=1)]
 
 
@@ -62,6 +68,11 @@ class _LanguageModel(Section):
     """Optimiser steps between two checkpoints, from which an interrupted training goes on."""
 
     @property
+    def rate_ends(self) -> int:
+        """The optimiser step at which the learning rate, which falls linearly, reaches 0."""
+        return getattr(self, "schedule_steps", None) or self.steps
+
+    @property
     def longest_text(self) -> int:
         """The largest number of tokens of a text that fits the model; BERT's class token is not counted."""
         return self.context_length - self.class_tokens
@@ -91,6 +102,20 @@ class GPTSettings(_LanguageModel):
     """Number of windows, of context_length tokens each, over which the validation loss is computed."""
     diagnose_every: Steps | None
     """Optimiser steps between measurements of what attention contributes (language_model_attention); null: none."""
+    query_key_rate: _Factor
+    """Factor on the learning rate of W_Q and W_K; that of all other parameters is `learning_rate`."""
+    adam_eps: Annotated[Real, Field(gt=0, le=1)]
+    """AdamW's epsilon, which is added to the root of the mean squared gradient; torch's default is 1e-8."""
+    schedule_steps: Steps | None
+    """Optimiser step at which the learning rate reaches 0, if training ends before; null: the last step."""
+
+    @model_validator(mode="after")
+    def _schedule_covers_the_steps(self):
+        steps = max(self.steps) if isinstance(self.steps, tuple) else self.steps
+        if self.schedule_steps is not None and steps > self.schedule_steps:
+            expected = f"at most schedule_steps = {self.schedule_steps}, where the learning rate is 0"
+            raise misfit_error("steps", steps, expected)
+        return self
 
 
 class BERTSettings(_LanguageModel):
@@ -141,24 +166,34 @@ class _Runs(Section):
     def of_training(self) -> dict[str, Any]:
         """The settings that do not differ between trainings of the model, as JSON values by key of config.yaml.
 
-        Left out are learning_rate, steps, seeds, runs_per_job, ceiling_seeds and ceiling_contexts.
+        Left out are the keys that may hold a list, seeds, runs_per_job, ceiling_seeds and ceiling_contexts.
         """
-        of_runs = {"learning_rate", "steps", "runs_per_job", "seeds", "ceiling_seeds", "ceiling_contexts"}
+        of_runs = {*POINT.values(), "runs_per_job", "seeds", "ceiling_seeds", "ceiling_contexts"}
         return self.model_dump(mode="json", exclude=of_runs)
 
 
 class GPTModel(_Runs, GPTSettings):
     """The settings of a GPT-2, an entry of the section `language_model` in config.yaml.
 
-    The model is trained once for every combination of learning rate, number of steps, variant of the norm and seed.
+    The model is trained once for every combination of learning rate, number of steps, factor on the rate of W_Q and
+    W_K, variant of the norm and seed.
     """
 
+    query_key_rate: Annotated[Distinct[_Factor], one_or_several(_Factor)]
+    """Factor on the learning rate of W_Q and W_K; a list: each variant and seed with each factor."""
     seeds: Seeds
-    """Number of training runs for each variant, by its name, with seeds from first_seed on; 0 or null: no such run."""
+    """Number or list of seeds of the training runs of each variant, by its name; 0 or null: no such run."""
     ceiling_seeds: Annotated[Integer, Field(ge=0, le=1000)]
     """For how many seeds of layernorm and projection the largest attention that keys can get is computed; 0: none."""
     ceiling_contexts: Number
     """Number of long texts, the first ones, for whose keys the largest possible attention weights are computed."""
+
+    @model_validator(mode="after")
+    def _factors_have_an_attention(self):
+        if self.seeds.get(NO_ATTENTION_VARIANT) and set(self.query_key_rate) != {1.0}:
+            expected = f"1, since {NO_ATTENTION_VARIANT} has neither W_Q nor W_K"
+            raise misfit_error("query_key_rate", self.query_key_rate, expected)
+        return self
 
 
 class BERTModel(_Runs, BERTSettings):
@@ -167,8 +202,8 @@ class BERTModel(_Runs, BERTSettings):
     The model is trained once for every combination of learning rate, number of steps, variant of the norms and seed.
     """
 
-    seeds: dict[Literal[tuple(BERT_VARIANTS)], Annotated[Integer, Field(ge=0, le=1000)]]
-    """Number of training runs for each variant, by its name, with seeds from first_seed on; 0 or null: no such run."""
+    seeds: dict[Literal[tuple(BERT_VARIANTS)], NumberOrSeeds]
+    """Number or list of seeds of the training runs of each variant, by its name; 0 or null: no such run."""
 
 
 LanguageModel = Annotated[GPTModel | BERTModel, Field(discriminator="architecture")]

@@ -125,4 +125,4 @@ class MajorityExperiment(MajorityTraining):
     """How many runs one process trains in turn and writes to one set of files; all: every run. More than 1 suits short
     runs. If a process has fewer and a run is added to it, all of its runs are trained again."""
     seeds: Seeds
-    """Number of training runs for each variant, by its name, with seeds from first_seed on; 0 or null: no such run."""
+    """Number or list of seeds of the training runs of each variant, by its name; 0 or null: no such run."""
