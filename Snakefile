@@ -24,7 +24,7 @@ rule all:
     """The whole reproduction: every table, figure and verdict, and the page that shows them."""
     default_target: True
     input:
-        jobs.ends(RUN, JOBS),
+        plans.ends(RUN, JOBS),
         FINISHED,
         f"{RUN}/report.html",
         f"{RUN}/findings.html",

@@ -21,7 +21,7 @@ import yaml
 
 from layernorm_roles.batches import runs_of
 from layernorm_roles.gpu.device import APART
-from layernorm_roles.planning import configured
+from layernorm_roles.reproduction import configured
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -28,7 +28,7 @@ from torch import nn
 from layernorm_roles.majority import data, kernel
 from layernorm_roles.majority.model import MajorityTransformer, pair_loss
 from layernorm_roles.majority.train import MajorityRun, train
-from layernorm_roles.planning import configured
+from layernorm_roles.reproduction import configured
 from layernorm_roles.settings.majority import MajorityExperiment
 
 ROOT = Path(__file__).resolve().parents[1]

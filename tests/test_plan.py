@@ -170,7 +170,7 @@ def test_a_job_that_was_planned_anew_or_whose_norm_or_text_was_edited_is_not_don
     for file, text in contents.items():
         (tmp_path / file).write_text(text)
     runs = [{"variant": "mine", "norm": "norm:Norm"}, {"variant": "layernorm", "norm": "layernorm"}]
-    own = {"runs": runs, "norm_code": {"mine": plan.rooms.of_norm("norm:Norm"), "layernorm": None}}
+    own = {"runs": runs, "norm_code": {"mine": plan.source_code.of_norm("norm:Norm"), "layernorm": None}}
     own |= {"corpus": {"text.txt": plan.files.sha256_of("text.txt")}}
     job, origin = planned(tmp_path, "train/a", **own), tmp_path / "origin/train/a.json"
     job.finish(origin)
@@ -179,7 +179,7 @@ def test_a_job_that_was_planned_anew_or_whose_norm_or_text_was_edited_is_not_don
     for file, named in (("norm.py", "norm:Norm"), ("text.txt", "text.txt")):
         for text in (f"{contents[file]}more = 1\n", contents[file]):
             (tmp_path / file).write_text(text)
-            plan.rooms._meaning.cache_clear()
+            plan.source_code._meaning.cache_clear()
             if text != contents[file]:
                 with pytest.raises(ValueError, match=rf"^{named}: edited since"):
                     job.finish(origin)

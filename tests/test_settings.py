@@ -16,7 +16,7 @@ from default_settings import DEFAULT, ROOT
 from schema_walk import keys
 
 from layernorm_roles import norms
-from layernorm_roles.planning import merged
+from layernorm_roles.reproduction import merged
 from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.json_schema import NAMED, for_editors
 from layernorm_roles.settings.loading import load, resolve
@@ -72,7 +72,7 @@ def test_the_shipped_and_shown_configurations_are_accepted_and_fit_the_schema_fo
     """If the last line fails: python -m layernorm_roles.settings > workflow/schemas/config.schema.json"""
     for model in load(WRITTEN).language_model.values():  # of seeds and the like no training depends
         fields = {*type(model).__mro__[2].model_fields}
-        assert fields - {"learning_rate", "steps"} == {*model.of_training()}
+        assert fields - {"learning_rate", "steps", "query_key_rate"} == {*model.of_training()}
     jsonschema.validate(WRITTEN, schema := for_editors())
     for preset in (ROOT / "workflow/presets").glob("*.yaml"):
         overlay = yaml.safe_load(preset.read_text(encoding="utf-8"))
@@ -316,7 +316,7 @@ def test_the_partitions_are_the_fewest_that_give_more_sequences_than_asked_as_in
 
 def test_planning_imports_neither_torch_nor_pandas():
     heavy = {"torch", "pandas", "numpy", "numba", "pyarrow", "matplotlib"}
-    program = f"import sys, layernorm_roles.planning; print(sorted({heavy} & {{*sys.modules}}))"
+    program = f"import sys, layernorm_roles.reproduction; print(sorted({heavy} & {{*sys.modules}}))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
 

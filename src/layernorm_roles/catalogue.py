@@ -6,13 +6,13 @@ After an edit of code that is listed for a kind of work, Snakemake does that wor
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from layernorm_roles import rooms
+from layernorm_roles import source_code
 
 
 class Stage(NamedTuple):
     """A kind of work, such as training models or drawing figures, and the code that its results come from."""
 
-    rooms: tuple[str, ...]
+    sources: tuple[str, ...]
     """Folders and files of this package whose code makes the results; after an edit of one, the work is done again."""
     packages: tuple[str, ...] = ()
     """Names of installed packages that compute the numbers; with another version of one, the work is done again."""
@@ -64,10 +64,10 @@ STAGES = {
 """The stages (kinds of work) by name, in the order in which results go through them, from texts and data to pages."""
 
 _EXEMPT = {
-    "says which code counts": "catalogue.py rooms.py",
-    "says which jobs there are, and plan files hold what they say": "batches.py exhibits.py jobs.py planning.py",
+    "says which code counts": "catalogue.py source_code.py",
+    "says which jobs there are, and plan files hold what they say": "batches.py exhibits.py plans.py reproduction.py",
     "writes plan files and compares them": "plan.py",
-    "logs, progress, errors and warnings": "job.py memory.py",
+    "logs, progress, errors and warnings": "memory.py script.py",
     "names a package": "__init__.py evidence/__init__.py settings/__init__.py",
     "checks what config.yaml says, and plan files hold what it is then": "settings/__main__.py settings/base.py "
     "settings/json_schema.py settings/loading.py settings/reproduction.py settings/yaml_files.py",
@@ -101,7 +101,7 @@ def code(stage: str) -> str:
 
     `stage` is a kind of work, a key of STAGES, such as "majority".
     """
-    return rooms.digest(STAGES[stage].rooms, STAGES[stage].packages)
+    return source_code.digest(STAGES[stage].sources, STAGES[stage].packages)
 
 
 def settings_behind(table: str, settings: Mapping[str, Any]) -> Any:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from layernorm_roles import catalogue, files, provenance, rooms
+from layernorm_roles import catalogue, files, provenance, source_code
 
 FOLDER, ORIGIN = "plan", "origin"
 """Names of the folders in results/<name>/ with plan files, and with the copies of them that finished jobs leave."""
@@ -60,7 +60,7 @@ class Plan(dict[str, Any]):
         if _text(self.path) != self.text:
             raise ValueError(f"{self.path}: planned anew while its job ran; run the command again")
         norms = self.get("norms") or {run["variant"]: run["norm"] for run in self.get("runs", ())}
-        now = {norm: rooms.of_norm(norm) for norm in norms.values()}
+        now = {norm: source_code.of_norm(norm) for norm in norms.values()}
         edited = [norm for variant, norm in norms.items() if now[norm] != self["norm_code"][variant]]
         edited += [path for path, digest in self.get("corpus", {}).items() if files.sha256_of(path) != digest]
         if edited:

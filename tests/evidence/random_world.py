@@ -80,7 +80,11 @@ def of_runs(table: str, rng, name: str, settings, **values) -> list[pd.DataFrame
     """Rows of a table for every variant, seed, width and learning rate of an experiment, with random numbers."""
     points, seeds = {"base_learning_rate": (*settings["learning_rate"],)}, settings["seeds"].items()
     of_words = "text" in settings
-    points |= {"model": name} if of_words else {"experiment": name, "d_model": (*settings["d_model"],)}
+    points |= (
+        {"model": name, "query_key_rate": 1.0}
+        if of_words
+        else {"experiment": name, "d_model": (*settings["d_model"],)}
+    )
     return [crossed(table, rng, variant=v, seed=NUMBERS[:n], **points, **values) for v, n in seeds if n]
 
 

@@ -14,7 +14,7 @@ from layernorm_roles.gaussian_keys import expected_unselectable
 
 SETTING = ["experiment", "d_model", "base_learning_rate"]
 RUN = [*SETTING, "variant", "seed"]
-POINT = ["base_learning_rate", "steps"]
+POINT = ["base_learning_rate", "steps", "query_key_rate"]
 
 
 def estimate(values) -> tuple[float, float, float]:

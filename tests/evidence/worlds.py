@@ -170,7 +170,9 @@ def losses(
         apart = noise(8, number, seed, round(1e5 * rate), 1000).standard_normal()
         end = 6.0 + own * noise(7, seed).standard_normal() + higher + (number > 0) * spread * apart
         for step, loss in ((0, 9.0 + untrained_gap * (variant == "projection")), (1000, end)):
-            rows.append((model, variant, seed, step, step * 100, loss, loss, unigram, 0.0, rate, 1000, 1.0))
+            rows.append(
+                (model, variant, seed, step, step * 100, loss, loss, unigram, 0.0, rate, 1000, 1.0, 1.0)
+            )
     return table("language_model_metrics", rows)
 
 

@@ -3,7 +3,7 @@
 import local_hub
 import pytest
 
-from layernorm_roles import planning
+from layernorm_roles import reproduction
 from layernorm_roles.language_model import tasks
 from layernorm_roles.text import downloads, tokenizer
 from layernorm_roles.text.prepare import prepare
@@ -13,8 +13,8 @@ from layernorm_roles.text.prepared import PreparedText
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory):
     preset = local_hub.paper_preset(local_hub.make(tmp_path_factory.mktemp("hub")))
-    settings = planning.configured(local_hub.ROOT / "config.yaml", preset)
-    return planning.Reproduction(settings, local_hub.ROOT / "workflow/presets")
+    settings = reproduction.configured(local_hub.ROOT / "config.yaml", preset)
+    return reproduction.Reproduction(settings, local_hub.ROOT / "workflow/presets")
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from checkouts import SMOKE, Checkout, command, no_runs
 
 from layernorm_roles import files
-from layernorm_roles.planning import merged
+from layernorm_roles.reproduction import merged
 
 DAMAGED = {
     "Parquet": ("*.parquet",),

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from checkouts import ROOT, TINY_RUNS, Checkout, jobs_of, snakemake
 
-from layernorm_roles import planning
-from layernorm_roles.jobs import plans
+from layernorm_roles import reproduction
+from layernorm_roles.plans import plans_of
 
 GUIDE = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
 PARTS = {
@@ -75,12 +75,12 @@ def test_every_job_reads_what_the_jobs_of_its_plan_make_and_asks_for_what_the_se
         job = re.search(r"results/gpu/origin/(\S+)\.json", facts["output"])[1]
         jobs[job] = rule, facts
         maker |= dict.fromkeys(facts["output"].split(", "), job)
-    made = planning.Reproduction(planning.configured(ROOT / "config.yaml", ON_GPU), ROOT)
+    made = reproduction.Reproduction(reproduction.configured(ROOT / "config.yaml", ON_GPU), ROOT)
     trained = made.training.items()
     minutes = {
         f"{stage}/{name}": each.minutes for stage, batches in trained for name, each in batches.items()
     }
-    assert {*minutes} < {*jobs} == {*plans(made)}, done.stdout
+    assert {*minutes} < {*jobs} == {*plans_of(made)}, done.stdout
     for job, (rule, facts) in jobs.items():
         plan, *read = (file for file in facts["input"].split(", ") if file.startswith("results/"))
         assert plan == f"results/gpu/plan/{job}.json" and facts["log"] == f"results/gpu/logs/{job}.log"

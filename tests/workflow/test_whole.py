@@ -13,7 +13,7 @@ import pytest
 from checkouts import ROOT, SMOKE, jobs_of
 from test_compiled import PROGRAMS
 
-from layernorm_roles import files, planning, shown, store
+from layernorm_roles import files, reproduction, shown, store
 from layernorm_roles.evidence.claims import CLAIMS
 
 ALONE = "d3_uniform/scale/d_model_3/base_learning_rate_0.001/seeds_1000_to_1001"
@@ -31,8 +31,8 @@ def smoke(checkout):
     assert not any([process.wait() for process in compiling])
     made.printed = made.run()
     made.results = made.folder / "results/smoke"
-    settings = planning.configured(made.folder / "config.yaml", SMOKE)
-    made.exhibits = planning.Reproduction(settings, made.folder / "workflow/presets").exhibits
+    settings = reproduction.configured(made.folder / "config.yaml", SMOKE)
+    made.exhibits = reproduction.Reproduction(settings, made.folder / "workflow/presets").exhibits
     return made
 
 

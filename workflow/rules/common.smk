@@ -30,8 +30,8 @@ if CLONE.is_dir() and not CLONE.samefile(INSTALLED) and modules(CLONE) != module
         f"in an environment of its own: pip install -c constraints.txt -e {REPOSITORY}\n"
     )
 
-from layernorm_roles import exhibits, jobs, plan, planning
-from layernorm_roles.job import search_garbage_rarely
+from layernorm_roles import exhibits, plan, plans, reproduction
+from layernorm_roles.script import search_garbage_rarely
 from layernorm_roles.settings import yaml_files
 
 search_garbage_rarely()
@@ -42,13 +42,13 @@ try:
         yaml_files.read(FILE)
     # `--config against=NAME` says for the target compare what to compare with; it is no setting of a reproduction.
     SET = {key: value for key, value in config.items() if key != "against"}
-    THIS = planning.Reproduction(
-        planning.configured(REPOSITORY / "config.yaml", SET), REPOSITORY / "workflow/presets"
+    THIS = reproduction.Reproduction(
+        reproduction.configured(REPOSITORY / "config.yaml", SET), REPOSITORY / "workflow/presets"
     )
     RUN = THIS.folder
-    planning.refuse_read_only(RUN, REPOSITORY / "Snakefile")
+    reproduction.refuse_read_only(RUN, REPOSITORY / "Snakefile")
     KEPT = exhibits.Exhibits.kept("results/published")
-    JOBS = jobs.plans(THIS)
+    JOBS = plans.plans_of(THIS)
     PLANS = {THIS.settings.name: JOBS}
     if KEPT.tables and os.access(KEPT.folder, os.W_OK):  # it may be another user's
         PLANS[KEPT.name] = exhibits.plans_of_kept(KEPT)

@@ -48,7 +48,7 @@ rule durations:
     log:
         f"{RUN}/logs/durations.log",
     params:
-        benchmarks=jobs.benchmarks(RUN, JOBS),
+        benchmarks=plans.benchmarks(RUN, JOBS),
     script:
         "../scripts/write_durations.py"
 

@@ -1,7 +1,7 @@
 import re
 from pathlib import Path
 
-from layernorm_roles.job import job
+from layernorm_roles.script import job
 
 with job(snakemake):
     text = "".join(Path(file).read_text(encoding="utf-8") for file in snakemake.params.rules)

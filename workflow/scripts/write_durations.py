@@ -1,4 +1,4 @@
-from layernorm_roles.job import job
+from layernorm_roles.script import job
 
 with job(snakemake):
     from layernorm_roles import files

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from layernorm_roles.job import job
+from layernorm_roles.script import job
 
 with job(snakemake) as plan:
     from layernorm_roles.evidence.page import page

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from layernorm_roles.job import Progress
+from layernorm_roles.script import Progress
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ class LanguageModelRun:
     """One training run of a language model: all that its result depends on, except the code."""
 
     name: str
-    """The run's name in files and logs, such as gpt/layernorm/base_learning_rate_0.01/steps_1200/query_key_rate_1.0/seed_1000."""
+    """The run's name in files and logs: its model, variant, values of the columns of `POINT`, and seed, as a path."""
     model: str
     """The name that the trained model has in config.yaml, such as gpt_bytes."""
     variant: str

@@ -20,13 +20,13 @@ from layernorm_roles.checkpoint import Checkpoint, save
 from layernorm_roles.divergence import rows_after_divergence
 from layernorm_roles.gpu.agreement import derivatives
 from layernorm_roles.gpu.device import Device, open_device
-from layernorm_roles.job import Progress, naming
 from layernorm_roles.language_model import parallel, tasks
 from layernorm_roles.language_model.diagnostics import diagnose
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.tasks import Batch, Task
 from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken
 from layernorm_roles.provenance import provenance
+from layernorm_roles.script import Progress, naming
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
 

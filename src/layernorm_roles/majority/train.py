@@ -14,7 +14,6 @@ from layernorm_roles import store
 from layernorm_roles.checkpoint import Checkpoint, save
 from layernorm_roles.divergence import rows_after_divergence
 from layernorm_roles.gpu.device import Device
-from layernorm_roles.job import Progress
 from layernorm_roles.majority.data import Sequences, load
 from layernorm_roles.majority.evaluation import evaluate, evaluation_steps, vectors_of
 from layernorm_roles.majority.gradients import as_tensors, compiled_gradient, flatten
@@ -23,6 +22,7 @@ from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken
 from layernorm_roles.plan import Plan
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream, generator, seed_torch
+from layernorm_roles.script import Progress
 from layernorm_roles.settings.majority import MajorityTraining
 
 

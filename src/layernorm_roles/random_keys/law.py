@@ -5,7 +5,7 @@ from bisect import bisect_left
 import pandas as pd
 
 from layernorm_roles.gaussian_keys import expected_unselectable
-from layernorm_roles.job import Progress
+from layernorm_roles.script import Progress
 from layernorm_roles.settings.random_keys import Law
 
 

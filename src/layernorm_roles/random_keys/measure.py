@@ -15,11 +15,11 @@ from jaxtyping import Float
 
 from layernorm_roles import random_streams, store
 from layernorm_roles.gaussian_keys import expected_unselectable
-from layernorm_roles.job import Progress
 from layernorm_roles.norms import build
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_keys import law
 from layernorm_roles.random_streams import Stream
+from layernorm_roles.script import Progress
 from layernorm_roles.selectability.certify import certify_many
 from layernorm_roles.settings.random_keys import RandomKeys
 from layernorm_roles.variants import maps

@@ -18,8 +18,8 @@ from jaxtyping import Float, Int, Integer
 from torch import Tensor
 from torch.nn import functional
 
-from layernorm_roles.job import Progress
 from layernorm_roles.random_streams import Stream, generator
+from layernorm_roles.script import Progress
 
 Rows = Float[Tensor, "runs p"]
 """The parameters of several transformers of one shape, called runs, as a matrix with a row for each."""

@@ -12,9 +12,9 @@ import pandas as pd
 from tokenizers import Tokenizer
 
 from layernorm_roles import files, store
-from layernorm_roles.job import naming
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
+from layernorm_roles.script import naming
 from layernorm_roles.settings.text import Contexts, Split, Text
 from layernorm_roles.text import documents
 from layernorm_roles.text import tokenizer as tokenizers

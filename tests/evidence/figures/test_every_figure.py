@@ -12,7 +12,7 @@ import random_world as world
 from matplotlib.text import Text
 from reading import handles, like
 
-from layernorm_roles import planning, shown
+from layernorm_roles import reproduction, shown
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.schemas import SCHEMAS
@@ -62,7 +62,9 @@ def test_presets_have_every_figure_and_one_experiment_of_a_user_those_that_show_
     root, found = default_settings.ROOT, [default()]
     for name in ("published", "smoke"):
         preset = yaml_files.read(root / f"workflow/presets/{name}.yaml")
-        found.append(world.figures(planning.configured(root / "config.yaml", preset).model_dump(mode="json")))
+        found.append(
+            world.figures(reproduction.configured(root / "config.yaml", preset).model_dump(mode="json"))
+        )
     assert all(figures >= PAPER for figures in found) and set().union(*found) == {*shown.FIGURES}
     mine = {"mine": world.MAJORITY["widths"]}
     only = {"majority": mine, "language_model": {}}

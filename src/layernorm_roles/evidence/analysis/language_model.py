@@ -9,7 +9,7 @@ from layernorm_roles.evidence.analysis.estimate import Estimate, half_width, rat
 from layernorm_roles.evidence.legends import PAPER_MODEL, legend_order
 from layernorm_roles.variants import NO_ATTENTION_VARIANT
 
-POINT = ["base_learning_rate", "steps"]
+POINT = ["base_learning_rate", "query_key_rate", "steps"]
 """Columns in which a variant's runs with one seed differ, where a model has several learning rates or lengths."""
 
 RUN = ["variant", "seed", *POINT]

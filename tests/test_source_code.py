@@ -1,4 +1,4 @@
-"""The hash of code tells what computes something else, and nothing more; each stage names the rooms that it reaches."""
+"""The hash of code tells what computes something else, and no more; each stage names the sources it reaches."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ import grimp
 import pytest
 from default_settings import ROOT
 
-from layernorm_roles import catalogue, compiling, rooms
+from layernorm_roles import catalogue, compiling, source_code
 
 CODE = '''"""A module."""
 from math import (
@@ -31,19 +31,19 @@ HOUSE = {"norm.py": CODE, "table.csv": "a,b\n", "page.html.j2": "<p>", "text.yam
 
 
 @pytest.fixture
-def house(tmp_path, monkeypatch):
-    """A package of one room with a module, a table and a template, in place of this one."""
-    (tmp_path / "room").mkdir()
+def package(tmp_path, monkeypatch):
+    """A package of one folder with a module, a table and a template, in place of this one."""
+    (tmp_path / "code").mkdir()
     for name, text in HOUSE.items():
-        (tmp_path / "room" / name).write_text(text)
-    monkeypatch.setattr(rooms, "PACKAGE", tmp_path)
+        (tmp_path / "code" / name).write_text(text)
+    monkeypatch.setattr(source_code, "PACKAGE", tmp_path)
     return tmp_path
 
 
 def digest(*packages):
-    for cached in (rooms.digest, rooms._meaning, rooms._version):
+    for cached in (source_code.digest, source_code._meaning, source_code._version):
         cached.cache_clear()
-    return rooms.digest(("room",), packages)
+    return source_code.digest(("code",), packages)
 
 
 @pytest.mark.parametrize(
@@ -62,32 +62,34 @@ def digest(*packages):
         ("text.yaml", "1", "1  # one", True),
     ],
 )
-def test_what_computes_something_else_has_another_hash(house, file, old, new, counts):
+def test_what_computes_something_else_has_another_hash(package, file, old, new, counts):
     before, text = digest(), HOUSE[file]
     assert old in text
-    (house / "room" / file).write_text(text.replace(old, new))
+    (package / "code" / file).write_text(text.replace(old, new))
     assert (digest() != before) == counts
 
 
-def test_a_file_that_is_added_moved_or_renamed_counts(house):
+def test_a_file_that_is_added_moved_or_renamed_counts(package):
     found = {digest()}
-    (house / "room/more.py").write_text("")
+    (package / "code/more.py").write_text("")
     found.add(digest())
-    (house / "room/more.py").rename(house / "room/other.py")
+    (package / "code/more.py").rename(package / "code/other.py")
     found.add(digest())
-    (house / "room/__pycache__").mkdir()
-    (house / "room/__pycache__/other.pyc").write_text("")
+    (package / "code/__pycache__").mkdir()
+    (package / "code/__pycache__/other.pyc").write_text("")
     assert len(found) == 3 and digest() in found
-    with pytest.raises(ValueError, match="nowhere: no such room"):
-        rooms.digest(("nowhere",))
+    with pytest.raises(ValueError, match="nowhere: no such file"):
+        source_code.digest(("nowhere",))
 
 
-def test_a_version_counts_and_what_it_was_built_for_does_not(house, monkeypatch):
+def test_a_version_counts_and_what_it_was_built_for_does_not(package, monkeypatch):
     versions = iter(["2.13.0+cpu", "2.13.0+cu130", "2.14.0"])
     assert digest("no-such-package") != digest(), "it may be installed later"
-    monkeypatch.setattr(rooms.metadata, "version", lambda name: next(versions) if name == "torch" else "1")
+    monkeypatch.setattr(
+        source_code.metadata, "version", lambda name: next(versions) if name == "torch" else "1"
+    )
     found = [digest("torch", "numpy") for _ in range(3)]
-    rooms._version.cache_clear()
+    source_code._version.cache_clear()
     assert found[0] == found[1] != found[2]
 
 
@@ -120,10 +122,10 @@ def test_the_code_of_a_norm_is_what_it_imports_and_what_lies_beside_it(tmp_path,
         (tmp_path / name).write_text(text)
     found = set()
     for name in {*OWN} - {"lib/__init__.py"}:
-        before = rooms.of_norm(f"{norm}:Norm")
+        before = source_code.of_norm(f"{norm}:Norm")
         (tmp_path / name).write_text(OWN[name] + "EDITED = 1\n")
-        rooms._meaning.cache_clear()
-        found |= {name} if rooms.of_norm(f"{norm}:Norm") != before else set()
+        source_code._meaning.cache_clear()
+        found |= {name} if source_code.of_norm(f"{norm}:Norm") != before else set()
     assert found == counts
 
 
@@ -133,17 +135,17 @@ def test_a_built_in_norm_has_no_code_of_its_own_and_a_missing_or_broken_one_is_n
     missing = f"is not in {tmp_path} and not installed"
     for name, says in {"nowhere": missing, "json.nowhere": missing, "broken": r"broken\.py: "}.items():
         with pytest.raises(ValueError, match=says):
-            rooms.of_norm(f"{name}:Norm")
-    assert rooms.of_norm("layernorm") is None
+            source_code.of_norm(f"{name}:Norm")
+    assert source_code.of_norm("layernorm") is None
 
 
 def files_of(names):
-    return {file for name in names for file in rooms.files_of(name)}
+    return {file for name in names for file in source_code.files_of(name)}
 
 
-def test_every_file_belongs_to_a_room_of_a_stage_or_is_exempt():
-    everything = {file for file in rooms.files_of(".") if not file.endswith(".pyc")}
-    counted = files_of(room for stage in catalogue.STAGES.values() for room in stage.rooms)
+def test_every_file_belongs_to_a_source_of_a_stage_or_is_exempt():
+    everything = {file for file in source_code.files_of(".") if not file.endswith(".pyc")}
+    counted = files_of(source for stage in catalogue.STAGES.values() for source in stage.sources)
     assert everything - counted - files_of(catalogue.EXEMPT) == {"py.typed"}
 
 
@@ -167,19 +169,19 @@ def test_no_stage_reaches_a_module_outside_its_rooms(graph, stage, script):
         if isinstance(node, ast.ImportFrom) and node.module.startswith("layernorm_roles"):
             names = {f"{node.module}.{alias.name}" for alias in node.names} & graph.modules
             starts |= names or {node.module}
-    starts -= {"layernorm_roles.job"}
+    starts -= {"layernorm_roles.script"}
     assert starts
-    own = files_of([*catalogue.STAGES[stage].rooms, *catalogue.EXEMPT])
-    for module in starts.union({"layernorm_roles.job"}, *map(graph.find_upstream_modules, starts)):
+    own = files_of([*catalogue.STAGES[stage].sources, *catalogue.EXEMPT])
+    for module in starts.union({"layernorm_roles.script"}, *map(graph.find_upstream_modules, starts)):
         file, init = (path_of(module, *more) for more in ((), ("__init__",)))
-        text = "" if file in own or init in own else (rooms.PACKAGE / init).read_text()
+        text = "" if file in own or init in own else (source_code.PACKAGE / init).read_text()
         assert not re.search("(?m)^def ", text), module  # a package that only names its parts is no fault
 
 
 @pytest.mark.parametrize("stage", catalogue.STAGES)
 def test_a_stage_that_compiles_or_runs_networks_names_the_packages_that_compute(stage, monkeypatch):
-    sources = [file for file in files_of(catalogue.STAGES[stage].rooms) if file.endswith(".py")]
-    text = "\n".join((rooms.PACKAGE / file).read_text() for file in sources)
+    sources = [file for file in files_of(catalogue.STAGES[stage].sources) if file.endswith(".py")]
+    text = "\n".join((source_code.PACKAGE / file).read_text() for file in sources)
     found = {*re.findall(r"(?m)^ *(?:import|from) (\w+)", text)}
     named = {*catalogue.STAGES[stage].packages}
     without = {*catalogue.EVIDENCE, "geometry", "fusion", "placement", "batch_dependence"}  # of score_scale
@@ -188,10 +190,10 @@ def test_a_stage_that_compiles_or_runs_networks_names_the_packages_that_compute(
     assert named <= found | {"pillow"} and (computing & found) | alone <= named
     assert {"numpy", "torch"} <= named or "numba" not in found
     before = catalogue.code(stage)
-    monkeypatch.setattr(rooms, "_version", lambda package: "another")
-    rooms.digest.cache_clear()
+    monkeypatch.setattr(source_code, "_version", lambda package: "another")
+    source_code.digest.cache_clear()
     assert (catalogue.code(stage) != before) == bool(named)
-    rooms.digest.cache_clear()
+    source_code.digest.cache_clear()
 
 
 def test_whatever_compiled_code_is_made_of_is_in_the_name_of_the_folder_that_keeps_it(graph):
@@ -199,7 +201,7 @@ def test_whatever_compiled_code_is_made_of_is_in_the_name_of_the_folder_that_kee
     for module in graph.find_modules_that_directly_import(of):
         if "njit" in graph.get_import_details(importer=module, imported=of)[0]["line_contents"]:
             compiled |= {module, *graph.find_upstream_modules(module)}
-    files = {rooms.PACKAGE / path_of(module) for module in compiled}
+    files = {source_code.PACKAGE / path_of(module) for module in compiled}
     assert len(compiled) > 15
     assert {file for file in files if file.is_file()} <= {*compiling.kernel_sources()}
 

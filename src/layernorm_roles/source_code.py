@@ -1,6 +1,6 @@
 """Hashes of the code and the versions of packages behind results, which show when results are to be made again.
 
-A room is a folder or file of this package that `catalogue.STAGES` names as code behind results. All files of a room
+A source is a folder or file of this package that `catalogue.STAGES` names as code behind results. All files of a room
 count: Python without comments, docstrings and layout, others by their content.
 """
 
@@ -17,12 +17,12 @@ PACKAGE = Path(__file__).parent
 
 
 @cache
-def digest(rooms: tuple[str, ...], packages: tuple[str, ...] = ()) -> str:
-    """A hash of 16 hexadecimal digits of the code in `rooms` and of the installed versions of `packages`.
+def digest(sources: tuple[str, ...], packages: tuple[str, ...] = ()) -> str:
+    """A hash of 16 hexadecimal digits of the code in `sources` and of the installed versions of `packages`.
 
-    `rooms` are paths of folders and files in this package. Comments, docstrings and layout of code do not count.
+    `sources` are paths of folders and files in this package. Comments, docstrings and layout of code do not count.
     """
-    files = sorted({file for room in rooms for file in files_of(room)})
+    files = sorted({file for source in sources for file in files_of(source)})
     parts = [f"{file} {_meaning(PACKAGE / file)}" for file in files]
     parts += [f"{package} {_version(package)}" for package in sorted(packages)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
@@ -37,16 +37,16 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-def files_of(room: str) -> list[str]:
-    """The paths of all files in `room`, a folder or file of this package, relative to the package's folder.
+def files_of(source: str) -> list[str]:
+    """The paths of all files in `source`, a folder or file of this package, relative to the package's folder.
 
     Raises ValueError if there are none.
     """
-    place = PACKAGE / room
+    place = PACKAGE / source
     files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
     names = [str(path.relative_to(PACKAGE)) for path in files if "__pycache__" not in path.parts]
     if not names:
-        raise ValueError(f"{place}: no such room")
+        raise ValueError(f"{place}: no such file")
     return names
 
 

@@ -17,7 +17,7 @@ from checkouts import ROOT, snakemake
 from default_settings import example
 
 import layernorm_roles
-from layernorm_roles import batches, planning
+from layernorm_roles import batches, reproduction
 from layernorm_roles.settings.text import Text
 
 
@@ -119,7 +119,9 @@ def test_profiles_for_clusters_have_all_that_the_default_one_has():
     assert {*rules} >= {*slurm["groups"]} and {*slurm["groups"].values()} == {*slurm["group-components"]}
     assert not {"majority_train", "language_model_train", "text", "pretrained_measure"} & {*slurm["groups"]}
     most = yaml.safe_load(text_of("profiles/slurm/partitions.yaml"))["partitions"]["cpu"]["max_runtime"]
-    paper = planning.configured(ROOT / "config.yaml", yaml.safe_load(text_of("workflow/presets/paper.yaml")))
+    paper = reproduction.configured(
+        ROOT / "config.yaml", yaml.safe_load(text_of("workflow/presets/paper.yaml"))
+    )
     longest = max(each.minutes for each in batches.batches(paper, "language_model").values())
     assert longest // 60 == 65 < 24 * int(most.removesuffix("d")), "as README.md there says"
 
@@ -203,7 +205,7 @@ CALLS = {
 def test_a_script_gives_its_function_what_the_rule_names(script, monkeypatch):
     """And no table of another plan is judged or drawn."""
     (name, *expected), called = CALLS[script], []
-    monkeypatch.setattr("layernorm_roles.job.job", lambda _: nullcontext(PLAN))
+    monkeypatch.setattr("layernorm_roles.script.job", lambda _: nullcontext(PLAN))
     for each in ("store.refuse_unplanned", name):
         monkeypatch.setattr(f"layernorm_roles.{each}", lambda *given: called.append([*given]) or [])
     given = {"input": INPUT, "output": OUTPUT, "params": PARAMS, "threads": 3}
@@ -213,7 +215,7 @@ def test_a_script_gives_its_function_what_the_rule_names(script, monkeypatch):
 
 def test_what_is_asked_again_differs_from_the_kept_run_in_its_seeds_alone():
     overlays = (yaml.safe_load(text_of(f"workflow/presets/{name}.yaml")) for name in ("published", "again"))
-    kept, again = (planning.configured(ROOT / "config.yaml", overlay) for overlay in overlays)
+    kept, again = (reproduction.configured(ROOT / "config.yaml", overlay) for overlay in overlays)
     for stage in batches.GROUPS:
         sections = (getattr(of, stage).items() for of in (kept, again))
         before, now = ({name: each.model_dump() for name, each in section} for section in sections)
@@ -228,7 +230,7 @@ def test_what_is_asked_again_differs_from_the_kept_run_in_its_seeds_alone():
 
 @pytest.mark.parametrize("left", [0, 1])
 def test_check_says_how_many_jobs_are_not_done(left, monkeypatch, capsys):
-    monkeypatch.setattr("layernorm_roles.job.job", lambda _: nullcontext())
+    monkeypatch.setattr("layernorm_roles.script.job", lambda _: nullcontext())
     monkeypatch.setattr("layernorm_roles.plan.check", lambda folder: left)
     given = {"snakemake": SimpleNamespace(params=PARAMS)}
     runpy.run_path(str(ROOT / "workflow/scripts/check_files.py"), given)

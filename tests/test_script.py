@@ -10,15 +10,16 @@ import textwrap
 
 import pytest
 
-from layernorm_roles import files, job
+from layernorm_roles import files
+from layernorm_roles import script as script_module
 
 PATIENCE = 60  # seconds
 
 
 def script(block):
     """A program whose job, logged in log.txt, holds a temporary folder called held_... while it runs `block`."""
-    lines = ["import sys, tempfile, time, types", "from layernorm_roles import job"]
-    lines += ["with job.job(types.SimpleNamespace(log=['log.txt'], input={}, output=[])):"]
+    lines = ["import sys, tempfile, time, types", "from layernorm_roles import script"]
+    lines += ["with script.job(types.SimpleNamespace(log=['log.txt'], input={}, output=[])):"]
     lines += ["    with tempfile.TemporaryDirectory(prefix='held_', dir='.'):"]
     return "\n".join(lines) + "\n" + textwrap.indent(block, 8 * " ")
 
@@ -49,7 +50,7 @@ PLANNED = """
 import json, sys
 from types import SimpleNamespace
 from pathlib import Path
-from layernorm_roles import job
+from layernorm_roles import script
 class Named(dict):
     __getattr__ = dict.__getitem__
 class Output(list):
@@ -58,7 +59,7 @@ Path("plan").mkdir()
 Path("plan/a.json").write_text('{"job": "a", "made_by": {}}')
 Path(".out.7.partial").touch()
 Path("log.txt").write_text("earlier")
-with job.job(SimpleNamespace(log=["log.txt"], input=Named(plan="plan/a.json"), output=Output(["out"]))) as plan:
+with script.job(SimpleNamespace(log=["log.txt"], input=Named(plan="plan/a.json"), output=Output(["out"]))) as plan:
     assert plan["job"] == "a" and not Path("origin").exists() and not Path(".out.7.partial").exists()
     if "fails" in sys.argv:
         raise ValueError("no")
@@ -79,8 +80,8 @@ def test_a_job_that_passes_leaves_a_copy_of_its_plan(tmp_path, how):
 def test_progress_is_logged_every_five_seconds_and_printed_every_thirty(monkeypatch, caplog, capsys):
     """Of a run that went on from a checkpoint, the time left is by the steps taken since."""
     now = [100.0]
-    monkeypatch.setattr(job.time, "monotonic", lambda: now[0])
-    progress = job.Progress("run", total=1000, unit="steps", done=200)
+    monkeypatch.setattr(script_module.time, "monotonic", lambda: now[0])
+    progress = script_module.Progress("run", total=1000, unit="steps", done=200)
     with caplog.at_level(logging.INFO, "layernorm_roles"):
         for second, done in ((4, 200), (5, 200), (9, 350), (25, 400), (30, 600), (33, 1000)):
             now[0] = 100.0 + second
@@ -93,7 +94,7 @@ def test_progress_is_logged_every_five_seconds_and_printed_every_thirty(monkeypa
 
 def test_a_fault_is_named_by_its_key_unless_it_is_that_of_a_file():
     for error, says in ((ValueError("too few"), "text.words: too few"), (files.Unusable("a: no"), "a: no")):
-        with pytest.raises(ValueError, match=f"^{says}$"), job.naming("text.words"):
+        with pytest.raises(ValueError, match=f"^{says}$"), script_module.naming("text.words"):
             raise error
 
 

@@ -9,8 +9,9 @@ import pytest
 import yaml
 from default_settings import ROOT
 
-from layernorm_roles import batches, catalogue, exhibits, files, jobs, plan, planning, rooms
+from layernorm_roles import batches, catalogue, exhibits, files, plan, reproduction, source_code
 from layernorm_roles.exhibits import Exhibits
+from layernorm_roles.plans import benchmarks, ends, plans_of
 from layernorm_roles.variants import BUILT_IN
 
 PRESETS = ROOT / "workflow/presets"
@@ -18,7 +19,7 @@ SMOKE = yaml.safe_load((PRESETS / "smoke.yaml").read_text(encoding="utf-8"))
 
 
 def of(overlay):
-    return planning.Reproduction(planning.configured(ROOT / "config.yaml", overlay), PRESETS)
+    return reproduction.Reproduction(reproduction.configured(ROOT / "config.yaml", overlay), PRESETS)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def made():
 
 @pytest.fixture(scope="module")
 def smoke(made):
-    return jobs.plans(made)
+    return plans_of(made)
 
 
 def test_a_job_comes_after_those_whose_results_it_reads_and_knows_their_plans(smoke):
@@ -44,9 +45,9 @@ def test_a_job_comes_after_those_whose_results_it_reads_and_knows_their_plans(sm
 
 def test_jobs_have_the_files_and_settings_of_their_stage(made, smoke):
     last = [job for job, each in smoke.items() if each["stage"] in EVIDENCE]
-    assert jobs.ends(made.folder, smoke) == [f"results/smoke/origin/{job}.json" for job in last]
+    assert ends(made.folder, smoke) == [f"results/smoke/origin/{job}.json" for job in last]
     computing = [f"results/smoke/benchmarks/{job}.tsv" for job in smoke if job not in last]
-    assert jobs.benchmarks(made.folder, smoke) == computing
+    assert benchmarks(made.folder, smoke) == computing
     assert smoke["tables/position_probe"]["settings"] == made.plain["statements"]["placement"]
     assert smoke["tables/key_selectability"]["settings"] == made.plain["language_model"]
     assert {job for job, each in smoke.items() if "kept" in each} == {"draw/verdicts", "page"}
@@ -95,13 +96,13 @@ CHANGES = {
 
 @pytest.mark.parametrize("overlay", CHANGES)
 def test_a_changed_setting_changes_the_plans_of_what_depends_on_it(smoke, overlay):
-    plans = jobs.plans(of(planning.merged(SMOKE, yaml.safe_load(overlay))))
+    plans = plans_of(of(reproduction.merged(SMOKE, yaml.safe_load(overlay))))
     changed = {job.split("/")[0] for job in plans if job in smoke and plans[job] != smoke[job]}
     assert changed - EVIDENCE == {*CHANGES[overlay].split()} and {"claims", "page", "settings"} <= changed
 
 
 def test_another_first_seed_changes_every_plan(smoke):
-    plans = jobs.plans(of(SMOKE | {"first_seed": 9}))
+    plans = plans_of(of(SMOKE | {"first_seed": 9}))
     assert not [job for job in plans if plans[job] == smoke.get(job)], "each job is seeded or reads what was"
 
 
@@ -120,9 +121,9 @@ def test_the_code_of_ones_own_norm_is_in_the_plans_of_what_applies_it():
     overlay["majority"] = {"only": ["d8"], "d8": {"seeds": {name: 1, "scale": 1}}}
     gpt = {"seeds": {name: 1, "layernorm": 1}, "runs_per_job": "all"}
     overlay["language_model"] = {"only": ["gpt"], "gpt": gpt}
-    for job, each in jobs.plans(of(overlay)).items():
+    for job, each in plans_of(of(overlay)).items():
         own = job == "random_keys" or each["stage"] in ("language_model", "measure") or name in job
-        assert each.get("norm_code", {}).get(name) == (rooms.of_norm(norm) if own else None), job
+        assert each.get("norm_code", {}).get(name) == (source_code.of_norm(norm) if own else None), job
         assert each.get("norms", {name: norm})[name] == norm
 
 
@@ -144,13 +145,13 @@ def test_the_files_of_a_corpus_are_found(tmp_path, monkeypatch):
     found = of({"text": {"words": {"corpus": books, "long": long}, "bytes": {"corpus": corpus}}})
     there = ["a.txt", "books/a.txt", "books/b.txt", "books/deep/d.txt"]
     assert found.corpus_files("words") == there and found.corpus_files("bytes") == []
-    assert jobs.plans(found)["text/words"]["corpus"] == dict.fromkeys(there, files.sha256_of("books/a.txt"))
+    assert plans_of(found)["text/words"]["corpus"] == dict.fromkeys(there, files.sha256_of("books/a.txt"))
     make(tmp_path / "again.txt", "books/a.txt")
     for once_more in ("books/a.*", "again.txt"):
         twice = of({"text": {"words": {"corpus": books | {"paths": ["books/*.txt", once_more]}}}})
         with pytest.raises(ValueError, match=r"^text.words: .*books/a\.txt is found twice"):
             twice.corpus_files("words")
-    assert jobs.plans(twice)["text/words"]["corpus"] == {}, "what needs no text is made all the same"
+    assert plans_of(twice)["text/words"]["corpus"] == {}, "what needs no text is made all the same"
 
 
 def of_hub(name, **more):
@@ -165,7 +166,7 @@ def test_what_is_downloaded_is_named_by_the_jobs_that_read_it():
     sample = {"corpus": {"kind": "wikipedia_sample"}}
     found = of({"language_model": models, "text": {"words": text, "bytes": sample}})
     reads = {"text/words": ["corpus", "long", "sentences"]}
-    for job, each in jobs.plans(found).items():
+    for job, each in plans_of(found).items():
         names = [name.split("/")[1].split("_")[0] for name in each["made_by"] if name.startswith("download/")]
         assert names == reads.get(job, [*parts] if job.startswith("language_model/bert") else []), job
         if job.startswith("language_model/"):
@@ -214,17 +215,17 @@ def test_a_pretrained_model_that_is_not_there_is_named_unless_it_has_been_measur
 
 def test_a_folder_that_cannot_be_written_or_is_none_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    planning.refuse_read_only("results/x", "Snakefile")
+    reproduction.refuse_read_only("results/x", "Snakefile")
     inside = [f"results/x/{name}" for name in "data runs parquet figures tables plan origin logs".split()]
     for place, target in ((".snakemake", "nowhere"), *((each, "") for each in inside)):
         make(path := tmp_path / place, target)
         with pytest.raises(ValueError, match=rf"^{path}: expected a folder, or nothing; move away"):
-            planning.refuse_read_only("results/x", "Snakefile")
+            reproduction.refuse_read_only("results/x", "Snakefile")
         path.unlink()
     for shut, named in (("", tmp_path), ("results", tmp_path / "results")):
-        monkeypatch.setattr(planning.os, "access", lambda at, how, shut=shut: (at.name, how) != (shut, 3))
+        monkeypatch.setattr(reproduction.os, "access", lambda at, how, shut=shut: (at.name, how) != (shut, 3))
         with pytest.raises(ValueError, match=rf"^{named}: no file can be written there; .*--snakefile Mine "):
-            planning.refuse_read_only("results/y/z", "Mine")
+            reproduction.refuse_read_only("results/y/z", "Mine")
 
 
 def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):
@@ -353,7 +354,8 @@ def test_what_is_measured_is_asked_of_the_settings():
         for run in batches.measured(settings, batch):
             what = "".join(flag[0] for flag in ("keys", "ceilings", "samples") if run[flag])
             found[f"{run['model']}/{run['variant']}/{run['seed'] - 7}"] = what
-            point = f"base_learning_rate_{run['base_learning_rate']}/steps_{run['steps']}/seed_{run['seed']}"
+            listed = ("base_learning_rate", "steps", "query_key_rate", "seed")
+            point = "/".join(f"{key}_{run[key]}" for key in listed)
             assert run["name"] == f"{run['model']}/{run['variant']}/{point}"
     assert found == {
         "bert/none/0": "k",
@@ -374,7 +376,7 @@ def test_time_limits_of_majority_jobs_grow_with_their_batches(size, seconds):
 
 def test_language_models_have_the_device_that_auto_means_and_on_a_cpu_twice_the_estimated_time(monkeypatch):
     preset = yaml.safe_load((PRESETS / "paper.yaml").read_text("utf-8"))
-    paper = planning.configured(ROOT / "config.yaml", preset)
+    paper = reproduction.configured(ROOT / "config.yaml", preset)
     masked = of({}).settings
     assert paper.device == "auto" and masked.language_model["bert"].task == "masked"
     known = [(paper, "gpt", 0.612817), (paper, "bert", 0.556785), (masked, "bert", 0.0355259)]
@@ -389,4 +391,4 @@ def test_language_models_have_the_device_that_auto_means_and_on_a_cpu_twice_the_
         (batch,) = found.training["language_model"].values()
         assert batch.minutes == 5 + math.ceil(6000 * second / 60)
         assert found.gpus == int(device == "cuda")
-        assert jobs.plans(found)["language_model/gpt/all"]["device"] == device
+        assert plans_of(found)["language_model/gpt/all"]["device"] == device

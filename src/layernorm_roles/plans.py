@@ -5,16 +5,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from layernorm_roles import batches, catalogue, exhibits, files, plan, rooms
+from layernorm_roles import batches, catalogue, exhibits, files, plan, source_code
 from layernorm_roles.batches import Batch
-from layernorm_roles.planning import Reproduction
+from layernorm_roles.reproduction import Reproduction
 from layernorm_roles.settings.reproduction import KEPT
 from layernorm_roles.settings.statements import PLACEMENTS
 
 Plans = dict[str, dict[str, Any]]
 
 
-def plans(of: Reproduction) -> Plans:
+def plans_of(of: Reproduction) -> Plans:
     """A dictionary of the plans of all jobs of a reproduction, by the name of the job, such as "settings".
 
     A job's plan is a dictionary of all that its result depends on. Jobs come after those whose results they read.
@@ -121,13 +121,13 @@ def _training(of: Reproduction, stage: str, batch: Batch) -> dict[str, Any]:
 
 def _norm_code(batch: Batch) -> dict[str, str | None]:
     """By variant in a batch of training runs, a hash of the user's own code of the norm; None for a built-in norm."""
-    return {run["variant"]: rooms.of_norm(run["norm"]) for run in batch.runs}
+    return {run["variant"]: source_code.of_norm(run["norm"]) for run in batch.runs}
 
 
 def _random_keys(of: Reproduction, add: Any) -> None:
     parameters = {"settings": of.plain["random_keys"], "seed": of.settings.first_seed}
     norms = {norm: of.settings.norm_class(norm) for norm in of.settings.random_keys.norms}
-    code = {name: rooms.of_norm(norm) for name, norm in norms.items()}
+    code = {name: source_code.of_norm(norm) for name, norm in norms.items()}
     add("random_keys", "random_keys", **parameters, norms=norms, norm_code=code)
 
 
