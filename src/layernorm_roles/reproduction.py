@@ -49,7 +49,9 @@ def refuse_read_only(folder: str | Path, snakefile: str | Path) -> None:
     ValueError is also raised if a file lies where a folder is needed. The message says what to do, for instance how to
     run the workflow, `snakefile`, in another folder.
     """
-    inside = [Path(folder, name) for name in (*plan.RESULTS, "figures", "tables", *plan.UNCHECKED)]
+    inside = [
+        Path(folder, name) for name in ("data", "runs", "parquet", "figures", "tables", *plan.UNCHECKED)
+    ]
     for wanted in (Path(".snakemake"), Path(folder), *inside):
         there = next(place for place in (wanted, *wanted.parents) if os.path.lexists(place))
         if not there.is_dir():
@@ -128,27 +130,26 @@ class Reproduction:
     @property
     def in_parts(self) -> list[str]:
         """The names of the Parquet tables whose rows jobs write to separate files, which are joined afterwards."""
-        # A stage that is a single job has a name in common with the job.
         return [table for table in self.tables if self.jobs_of(table) != [catalogue.TABLES[table]]]
 
     def jobs_of(self, table: str) -> list[str]:
         """The names of the jobs that write rows of the Parquet table `table`; an empty list if no job does."""
         stage = catalogue.TABLES[table]
-        if stage == "measure":
+        if stage == "language_model_measure":
             flag = {"language_model_ceilings": "ceilings"}.get(table, "keys")
             asked = any(run[flag] for runs in self.measured.values() for run in runs)
-            return [f"measure/{name}" for name in self.measured] if asked else []
+            return [f"{stage}/{name}" for name in self.measured] if asked else []
         if table == "language_model_attention":
             models, jobs = self.settings.language_model, self.training["language_model"].values()
             diagnosed = (batch for batch in jobs if getattr(models[batch.group], "diagnose_every", None))
-            return [f"language_model/{batch.name}" for batch in diagnosed]
-        if stage in self.training:
-            return [f"{stage}/{name}" for name in self.training[stage]]
-        if stage == "pretrained":
-            return [f"pretrained/{model}" for model in self.settings.pretrained]
-        if stage == "placement":
-            return [f"placement/{each}" for each in PLACEMENTS]
-        return [stage]
+            return [f"{stage}/{batch.name}" for batch in diagnosed]
+        names = {
+            "majority_train": self.training["majority"],
+            "language_model_train": self.training["language_model"],
+            "pretrained_measure": self.settings.pretrained,
+            "placement": PLACEMENTS,
+        }
+        return [f"{stage}/{name}" for name in names[stage]] if stage in names else [stage]
 
     def parts(self, table: str) -> list[str]:
         """The paths of the files that are joined to make the Parquet table `table`, one for each job that writes it."""
@@ -234,7 +235,7 @@ class Reproduction:
         Hugging Face hub, or if its keys have already been measured.
         """
         model = self.settings.pretrained[name]
-        measured = Path(self.folder, "runs/pretrained", name, "pretrained_keys.parquet")
+        measured = Path(self.folder, "runs/pretrained_measure", name, "pretrained_keys.parquet")
         if model.hub is None and not measured.is_file():
             locate(name, model)
         return self.text_files(model.text)
