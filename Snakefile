@@ -8,6 +8,11 @@ min_version("9.27")
 report: "workflow/report/workflow.rst"
 
 
+# With `--software-deployment-method apptainer` all jobs run in this image, which is made of the Dockerfile:
+# `docker build -t layernorm-roles . && apptainer build layernorm-roles.sif docker-daemon:layernorm-roles:latest`.
+container: "layernorm-roles.sif"
+
+
 include: "workflow/rules/common.smk"
 include: "workflow/rules/text.smk"
 include: "workflow/rules/majority.smk"

@@ -87,7 +87,7 @@ STAGES = {
     "draw": Stage(_SHOWN, _DRAWN),
     "page": Stage((*_SHOWN, "evidence/page"), _DRAWN),
     "durations": Stage(_EVIDENCE),
-    "settings": Stage(("files.py",)),
+    "settings": Stage(("files.py", "provenance.py", "random_streams.py")),
 }
 """The stages by the name of their rule, in the order in which results go through them, from texts and data to pages."""
 

@@ -48,7 +48,9 @@ try:
     # Of a repeated key Snakemake keeps the last value. A version that no longer lists the files would only do so again.
     for FILE in getattr(workflow, "overwrite_configfiles", ()):
         yaml_files.read(FILE)
-    REPRODUCTION = Reproduction(configured(REPOSITORY / "config.yaml", config), REPOSITORY / "workflow/presets")
+    REPRODUCTION = Reproduction(
+        configured(REPOSITORY / "config.yaml", config), REPOSITORY / "workflow/presets"
+    )
     NAME, FOLDER = REPRODUCTION.settings.name, REPRODUCTION.folder
     refuse_read_only(FOLDER, REPOSITORY / "Snakefile")
     KEPT = Exhibits.kept(f"results/{PUBLISHED}")
@@ -58,7 +60,9 @@ except (ValueError, OSError) as fault:
     sys.exit(f"\nerror: {fault}\n")
 
 if REPRODUCTION.device.why:
-    print(f"device = auto, which means {REPRODUCTION.device.device}: {REPRODUCTION.device.why}", file=sys.stderr)
+    print(
+        f"device = auto, which means {REPRODUCTION.device.device}: {REPRODUCTION.device.why}", file=sys.stderr
+    )
 
 
 def or_end(find):
@@ -106,6 +110,15 @@ def shown(exhibits, *names):
             png, pdf = (f"{exhibits.folder}/{file}" for file in figure.files)
             yield from (report(png, category=group.title, labels=labels), pdf)
         yield from (f"{exhibits.folder}/{file}" for table in group.tables for file in table.files)
+
+
+def part(group):
+    """The figures and tables for readers of one group, if this configuration has any, and the settings."""
+    groups = REPRODUCTION.exhibits.groups
+    return [
+        f"{FOLDER}/settings.json",
+        *(f"{FOLDER}/{file}" for file in getattr(groups.get(group), "files", ())),
+    ]
 
 
 def doubling(first):

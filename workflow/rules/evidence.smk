@@ -7,8 +7,6 @@ rule tables:
     output:
         origin=f"{FOLDER}/origin/tables/{{table}}.json",
         table=f"{FOLDER}/parquet/{{table}}.parquet",
-    params:
-        plan=planned("tables/{table}"),
     log:
         f"{FOLDER}/logs/tables/{{table}}.log",
     benchmark:
@@ -17,6 +15,8 @@ rule tables:
         table="|".join(REPRODUCTION.in_parts),
     group:
         "tables"
+    params:
+        plan=planned("tables/{table}"),
     script:
         "../scripts/collect_table.py"
 
@@ -29,12 +29,12 @@ rule claims:
         origin="results/{name}/origin/claims.json",
         claims="results/{name}/parquet/claims.parquet",
         comparisons="results/{name}/parquet/comparisons.parquet",
-    params:
-        plan=planned("claims", "{name}"),
     log:
         "results/{name}/logs/claims.log",
     benchmark:
         "results/{name}/benchmarks/claims.tsv"
+    params:
+        plan=planned("claims", "{name}"),
     script:
         "../scripts/judge_claims.py"
 
@@ -51,18 +51,18 @@ for GROUP in REPRODUCTION.exhibits.groups:
         output:
             [*shown(REPRODUCTION.exhibits, GROUP)],
             origin=f"{FOLDER}/origin/draw/{GROUP}.json",
-        params:
-            plan=planned(f"draw/{GROUP}"),
         log:
             f"{FOLDER}/logs/draw/{GROUP}.log",
         benchmark:
             f"{FOLDER}/benchmarks/draw/{GROUP}.tsv"
+        priority: GROUP == "random_keys"  # the first figures of a reproduction, within minutes
         group:
             "draw"
-        priority: GROUP == "random_keys"  # the first figures of a reproduction, within minutes
         resources:
             mem_mb=doubling(2000),
             runtime=doubling(10),
+        params:
+            plan=planned(f"draw/{GROUP}"),
         script:
             "../scripts/draw.py"
 
@@ -74,12 +74,12 @@ rule draw_published:
     output:
         [*shown(KEPT)],
         origin=f"{KEPT.folder}/origin/draw.json",
-    params:
-        plan=planned("draw", PUBLISHED),
     log:
         f"{KEPT.folder}/logs/draw.log",
     benchmark:
         f"{KEPT.folder}/benchmarks/draw.tsv"
+    params:
+        plan=planned("draw", PUBLISHED),
     script:
         "../scripts/draw.py"
 
@@ -93,12 +93,12 @@ rule page:
         origin="results/{name}/origin/page.json",
         report="results/{name}/report.html",
         findings=report("results/{name}/findings.html", category="Findings"),
-    params:
-        plan=planned("page", "{name}"),
     log:
         "results/{name}/logs/page.log",
     benchmark:
         "results/{name}/benchmarks/page.tsv"
+    params:
+        plan=planned("page", "{name}"),
     script:
         "../scripts/write_page.py"
 
@@ -109,12 +109,12 @@ rule settings:
     output:
         origin=f"{FOLDER}/origin/settings.json",
         settings=f"{FOLDER}/settings.json",
-    params:
-        plan=planned("settings"),
     log:
         f"{FOLDER}/logs/settings.log",
     priority: 1  # they say at which commit the run began
     localrule: True
+    params:
+        plan=planned("settings"),
     script:
         "../scripts/write_settings.py"
 
@@ -127,11 +127,11 @@ rule durations:
     output:
         origin=f"{FOLDER}/origin/durations.json",
         csv=f"{FOLDER}/tables/durations.csv",
+    log:
+        f"{FOLDER}/logs/durations.log",
     params:
         plan=planned("durations"),
         benchmarks=[f"{FOLDER}/benchmarks/{job}.tsv" for job in PLANS[NAME].of_stages(COMPUTING)],
-    log:
-        f"{FOLDER}/logs/durations.log",
     script:
         "../scripts/write_durations.py"
 

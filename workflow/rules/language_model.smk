@@ -15,8 +15,6 @@ rule language_model_train:
         metrics=f"{FOLDER}/runs/language_model_train/{{batch}}/language_model_metrics.parquet",
         attention=f"{FOLDER}/runs/language_model_train/{{batch}}/language_model_attention.parquet",
         weights=f"{FOLDER}/runs/language_model_train/{{batch}}/weights.safetensors",
-    params:
-        plan=planned("language_model_train/{batch}"),
     log:
         f"{FOLDER}/logs/language_model_train/{{batch}}.log",
     benchmark:
@@ -26,6 +24,8 @@ rule language_model_train:
         gpu=REPRODUCTION.gpus,
         mem_mb=doubling(4000 if REPRODUCTION.gpus else 1500),
         runtime=doubling_minutes(MODELS),
+    params:
+        plan=planned("language_model_train/{batch}"),
     script:
         "../scripts/train_language_model.py"
 
@@ -43,8 +43,6 @@ rule language_model_measure:
         language_model_ones_share=f"{FOLDER}/runs/language_model_measure/{{batch}}/language_model_ones_share.parquet",
         language_model_ceilings=f"{FOLDER}/runs/language_model_measure/{{batch}}/language_model_ceilings.parquet",
         samples=f"{FOLDER}/runs/language_model_measure/{{batch}}/samples.safetensors",
-    params:
-        plan=planned("language_model_measure/{batch}"),
     log:
         f"{FOLDER}/logs/language_model_measure/{{batch}}.log",
     benchmark:
@@ -54,5 +52,7 @@ rule language_model_measure:
     resources:
         mem_mb=doubling(2000),
         runtime=doubling(30),
+    params:
+        plan=planned("language_model_measure/{batch}"),
     script:
         "../scripts/measure_language_model.py"

@@ -8,14 +8,14 @@ rule majority_data:
     output:
         origin=f"{FOLDER}/origin/majority_data/{{experiment}}/seed_{{seed}}.json",
         data=f"{FOLDER}/data/majority/{{experiment}}/seed_{{seed}}.parquet",
-    params:
-        plan=planned("majority_data/{experiment}/seed_{seed}"),
     log:
         f"{FOLDER}/logs/majority_data/{{experiment}}/seed_{{seed}}.log",
     benchmark:
         f"{FOLDER}/benchmarks/majority_data/{{experiment}}/seed_{{seed}}.tsv"
     group:
         "majority_data"
+    params:
+        plan=planned("majority_data/{experiment}/seed_{seed}"),
     script:
         "../scripts/generate_majority_data.py"
 
@@ -29,8 +29,6 @@ rule majority_train:
         metrics=f"{FOLDER}/runs/majority_train/{{batch}}/majority_metrics.parquet",
         vectors=f"{FOLDER}/runs/majority_train/{{batch}}/majority_vectors.parquet",
         weights=f"{FOLDER}/runs/majority_train/{{batch}}/weights.safetensors",
-    params:
-        plan=planned("majority_train/{batch}"),
     log:
         f"{FOLDER}/logs/majority_train/{{batch}}.log",
     benchmark:
@@ -38,5 +36,7 @@ rule majority_train:
     resources:
         mem_mb=doubling(1500),
         runtime=doubling_minutes(MAJORITY),
+    params:
+        plan=planned("majority_train/{batch}"),
     script:
         "../scripts/train_majority.py"

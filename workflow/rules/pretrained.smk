@@ -13,8 +13,6 @@ rule pretrained_measure:
         token_ceilings=f"{FOLDER}/runs/pretrained_measure/{{model}}/token_ceilings.parquet",
         ones_share=f"{FOLDER}/runs/pretrained_measure/{{model}}/ones_share.parquet",
         projection_shift=f"{FOLDER}/runs/pretrained_measure/{{model}}/projection_shift.parquet",
-    params:
-        plan=planned("pretrained_measure/{model}"),
     log:
         f"{FOLDER}/logs/pretrained_measure/{{model}}.log",
     benchmark:
@@ -22,5 +20,7 @@ rule pretrained_measure:
     resources:
         mem_mb=doubling(3000),
         runtime=doubling(60),
+    params:
+        plan=planned("pretrained_measure/{model}"),
     script:
         "../scripts/measure_pretrained.py"

@@ -8,8 +8,6 @@ rule random_keys_measure:
         random_keys=f"{FOLDER}/parquet/random_keys.parquet",
         random_keys_precision=f"{FOLDER}/parquet/random_keys_precision.parquet",
         gaussian_law=f"{FOLDER}/parquet/gaussian_law.parquet",
-    params:
-        plan=planned("random_keys_measure"),
     log:
         f"{FOLDER}/logs/random_keys_measure.log",
     benchmark:
@@ -18,5 +16,7 @@ rule random_keys_measure:
     resources:
         mem_mb=doubling(1500),
         runtime=doubling(15),
+    params:
+        plan=planned("random_keys_measure"),
     script:
         "../scripts/measure_random_keys.py"

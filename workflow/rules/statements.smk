@@ -1,5 +1,7 @@
 # What other documents than the paper say about LayerNorm: small experiments, each with its tables.
-SAMPLES = [f"{FOLDER}/runs/language_model_measure/{batch}/samples.safetensors" for batch in REPRODUCTION.sampled]
+SAMPLES = [
+    f"{FOLDER}/runs/language_model_measure/{batch}/samples.safetensors" for batch in REPRODUCTION.sampled
+]
 
 
 rule geometry:
@@ -9,14 +11,14 @@ rule geometry:
         origin=f"{FOLDER}/origin/geometry.json",
         measured=f"{FOLDER}/parquet/geometry.parquet",
         cloud=f"{FOLDER}/parquet/geometry_cloud.parquet",
-    params:
-        plan=planned("geometry"),
     log:
         f"{FOLDER}/logs/geometry.log",
     benchmark:
         f"{FOLDER}/benchmarks/geometry.tsv"
     group:
         "statements"
+    params:
+        plan=planned("geometry"),
     script:
         "../scripts/measure_geometry.py"
 
@@ -27,14 +29,14 @@ rule batch_dependence:
     output:
         origin=f"{FOLDER}/origin/batch_dependence.json",
         table=f"{FOLDER}/parquet/batch_dependence.parquet",
-    params:
-        plan=planned("batch_dependence"),
     log:
         f"{FOLDER}/logs/batch_dependence.log",
     benchmark:
         f"{FOLDER}/benchmarks/batch_dependence.tsv"
     group:
         "statements"
+    params:
+        plan=planned("batch_dependence"),
     script:
         "../scripts/measure_batch_dependence.py"
 
@@ -46,14 +48,14 @@ rule fusion:
     output:
         origin=f"{FOLDER}/origin/fusion.json",
         table=f"{FOLDER}/parquet/fusion.parquet",
-    params:
-        plan=planned("fusion"),
     log:
         f"{FOLDER}/logs/fusion.log",
     benchmark:
         f"{FOLDER}/benchmarks/fusion.tsv"
     group:
         "statements"
+    params:
+        plan=planned("fusion"),
     script:
         "../scripts/measure_fusion.py"
 
@@ -64,14 +66,14 @@ rule score_scale:
     output:
         origin=f"{FOLDER}/origin/score_scale.json",
         table=f"{FOLDER}/parquet/score_scale.parquet",
-    params:
-        plan=planned("score_scale"),
     log:
         f"{FOLDER}/logs/score_scale.log",
     benchmark:
         f"{FOLDER}/benchmarks/score_scale.tsv"
     group:
         "statements"
+    params:
+        plan=planned("score_scale"),
     script:
         "../scripts/measure_score_scale.py"
 
@@ -86,8 +88,6 @@ rule placement:
         placement=f"{FOLDER}/runs/placement/{{placement}}/placement.parquet",
         untrained_gradients=f"{FOLDER}/runs/placement/{{placement}}/untrained_gradients.parquet",
         position_probe=f"{FOLDER}/runs/placement/{{placement}}/position_probe.parquet",
-    params:
-        plan=planned("placement/{placement}"),
     log:
         f"{FOLDER}/logs/placement/{{placement}}.log",
     benchmark:
@@ -95,5 +95,7 @@ rule placement:
     resources:
         mem_mb=doubling(2000),
         runtime=doubling(60),
+    params:
+        plan=planned("placement/{placement}"),
     script:
         "../scripts/train_placement.py"

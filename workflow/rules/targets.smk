@@ -1,11 +1,5 @@
 # What a user can ask for, beside `all`: `snakemake --cores all TARGET`, with the options after the target. The first six
 # are the parts of the evidence, so that each can be had without the others.
-def part(group):
-    """The figures and tables for readers of one group, if this configuration has any, and the settings."""
-    groups = REPRODUCTION.exhibits.groups
-    return [f"{FOLDER}/settings.json", *(f"{FOLDER}/{file}" for file in getattr(groups.get(group), "files", ()))]
-
-
 rule majority:
     """Train on the majority task; Figures 1a, 1b, 2a, 2b and 3 of the paper, and what each experiment shows."""
     input:

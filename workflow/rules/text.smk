@@ -9,14 +9,14 @@ rule download:
     output:
         origin=f"{FOLDER}/origin/download/{{download}}.json",
         rows=f"{FOLDER}/data/downloads/{{download}}",
-    params:
-        plan=planned("download/{download}"),
     log:
         f"{FOLDER}/logs/download/{{download}}.log",
     benchmark:
         f"{FOLDER}/benchmarks/download/{{download}}.tsv"
     retries: 2
     localrule: True
+    params:
+        plan=planned("download/{download}"),
     script:
         "../scripts/download_text.py"
 
@@ -29,8 +29,6 @@ rule text:
     output:
         **REPRODUCTION.text_files("{text}"),
         origin=f"{FOLDER}/origin/text/{{text}}.json",
-    params:
-        plan=planned("text/{text}"),
     log:
         f"{FOLDER}/logs/text/{{text}}.log",
     benchmark:
@@ -38,5 +36,7 @@ rule text:
     resources:
         mem_mb=doubling(1500),
         runtime=doubling(120),
+    params:
+        plan=planned("text/{text}"),
     script:
         "../scripts/prepare_text.py"
