@@ -70,7 +70,8 @@ CHANGES = {
     "{majority: {d8: {steps: 61}}}": "majority_train tables",
     "{majority: {d8: {majority_gap: 5}}}": "majority_data majority_train tables",
     "{language_model: {bytes_rates: {steps: 19}}}": "language_model_train tables",
-    "{language_model: {gpt: {gradient_clip: 2.0}}}": "language_model_train language_model_measure tables fusion",
+    "{language_model: {gpt: {gradient_clip: 2.0}}}": "language_model_train language_model_measure "
+    "language_model_gradients tables fusion",
     "{statements: {fusion: {seeds: 4}}}": "fusion",
     "{random_keys: {norms: [none, scale]}}": "random_keys_measure",
     "{language_model: {gpt: {ceiling_contexts: 2}}}": "language_model_measure tables fusion",
@@ -79,7 +80,7 @@ CHANGES = {
     "{statements: {geometry: {dimensions: [2, 3]}}}": "geometry",
     "{statements: {fusion: {contexts: 3}}}": "language_model_measure tables fusion",
     "{statements: {placement: {steps: 21}}}": "placement tables",
-    "{text: {bytes: {vocabulary: 257}}}": "text language_model_train language_model_measure tables",
+    "{text: {bytes: {vocabulary: 257}}}": "text language_model_train language_model_measure language_model_gradients tables",
     "{text: {words: {vocabulary: 1025}}}": "text language_model_train language_model_measure tables fusion placement "
     "pretrained_measure",
     "{pretrained: {minilm: {contexts: 3}}}": "pretrained_measure tables",

@@ -151,8 +151,8 @@ def test_every_file_belongs_to_a_source_of_a_stage_or_is_exempt():
 
 SCRIPTS = """
 download_text prepare_text generate_majority_data train_majority measure_random_keys train_language_model
-measure_language_model measure_geometry measure_fusion train_placement measure_batch_dependence measure_score_scale
-measure_pretrained collect_table judge_claims draw write_page write_durations write_settings
+measure_language_model measure_gradients measure_geometry measure_fusion train_placement measure_batch_dependence
+measure_score_scale measure_pretrained collect_table judge_claims draw write_page write_durations write_settings
 """
 """The script of each stage, in the order of the catalogue."""
 

@@ -66,6 +66,12 @@ STAGES = {
         "language_model",
         "key_selectability sentence_tokens language_model_ones_share language_model_ceilings",
     ),
+    "language_model_gradients": Stage(
+        (*_LANGUAGE_MODEL, "heads/layer.py", "slices.py"),
+        _TORCH,
+        "language_model",
+        "language_model_gradients",
+    ),
     "geometry": Stage(_STATEMENT, _TORCH, "statements.geometry", "geometry geometry_cloud"),
     "fusion": Stage(_STATEMENT, _TORCH, "statements.fusion", "fusion"),
     "placement": Stage(

@@ -136,6 +136,13 @@ def _language_models(of: Reproduction, plans: Plans) -> None:
                 block_contexts=of.settings.statements.fusion.contexts,
             )
 
+    for name in of.of_gradients:
+        model = of.settings.language_model[name]
+        parameters = {"model": name, "settings": model.of_training()}
+        parameters["seeds"] = batches.seeds(of.settings, model.gradient_seeds)
+        stage = "language_model_gradients"
+        plans.add(stage, f"{stage}/{name}", [f"text/{model.text}"], **parameters)
+
 
 def _training(of: Reproduction, section: str, batch: Batch) -> dict[str, Any]:
     settings = getattr(of.settings, section)[batch.group].of_training()

@@ -56,3 +56,25 @@ rule language_model_measure:
         plan=planned("language_model_measure/{batch}"),
     script:
         "../scripts/measure_language_model.py"
+
+
+rule language_model_gradients:
+    input:
+        differs=differs("language_model_gradients/{model}"),
+        manifest=lambda wildcards: REPRODUCTION.text_files(
+            REPRODUCTION.settings.language_model[wildcards.model].text
+        )["manifest"],
+        text=lambda wildcards: [
+            *REPRODUCTION.text_files(REPRODUCTION.settings.language_model[wildcards.model].text).values()
+        ],
+    output:
+        origin=f"{FOLDER}/origin/language_model_gradients/{{model}}.json",
+        table=f"{FOLDER}/runs/language_model_gradients/{{model}}/language_model_gradients.parquet",
+    params:
+        plan=planned("language_model_gradients/{model}"),
+    log:
+        f"{FOLDER}/logs/language_model_gradients/{{model}}.log",
+    benchmark:
+        f"{FOLDER}/benchmarks/language_model_gradients/{{model}}.tsv"
+    script:
+        "../scripts/measure_gradients.py"
