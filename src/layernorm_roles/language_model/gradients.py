@@ -1,7 +1,7 @@
 """How the gradients of W_Q, W_K and W_V at initialisation grow with the size of attention's input.
 
-docs/step_size.md derives it: to the power 2, 2 and 0 if the size is that of queries and keys, and to 3, 3 and 1 if it is
-that of values as well.
+docs/step_size.md derives it: to the power 2, 2 and 0 if the size is that of queries and keys, and to 3, 3 and 1 if it
+is that of values as well.
 """
 
 from collections.abc import Iterator, Mapping
