@@ -225,6 +225,10 @@ def test_a_folder_that_cannot_be_written_or_is_none_is_named(tmp_path, monkeypat
         with pytest.raises(ValueError, match=rf"^{path}: expected a folder, or nothing; move away"):
             reproduction.refuse_read_only("results/x", "Snakefile")
         path.unlink()
+    (old := tmp_path / "results/x/plan").mkdir(parents=True)
+    with pytest.raises(ValueError, match=rf"^{old}: these results are of an earlier version"):
+        reproduction.refuse_read_only("results/x", "Snakefile")
+    old.rmdir()
     for shut, named in (("", tmp_path), ("results", tmp_path / "results")):
         monkeypatch.setattr(reproduction.os, "access", lambda at, how, shut=shut: (at.name, how) != (shut, 3))
         with pytest.raises(ValueError, match=rf"^{named}: no file can be written there; .*--snakefile Mine "):

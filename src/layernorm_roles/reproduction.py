@@ -46,9 +46,15 @@ def configured(defaults: str | Path, overlay: Mapping[str, Any]) -> Settings:
 def refuse_read_only(folder: str | Path, snakefile: str | Path) -> None:
     """Raise ValueError if the workflow cannot write to `folder`, which is results/<name>/, or to .snakemake/.
 
-    ValueError is also raised if a file lies where a folder is needed. The message says what to do, for instance how to
-    run the workflow, `snakefile`, in another folder.
+    ValueError is also raised if a file lies where a folder is needed, or if an earlier version of this package, whose
+    results lay elsewhere, made the folder. The message says what to do, for instance how to run the workflow,
+    `snakefile`, in another folder.
     """
+    if (old := Path(folder, "plan")).is_dir():
+        raise ValueError(
+            f"{old.absolute()}: these results are of an earlier version, with another layout; expected another `name`, "
+            "or the folder moved away"
+        )
     inside = [
         Path(folder, name) for name in ("data", "runs", "parquet", "figures", "tables", *plan.UNCHECKED)
     ]
