@@ -70,6 +70,10 @@ def done(job, name=THIS.settings.name):
     def found(wildcards):
         reproduction = name.format(**wildcards)
         plans = PLANS.get(reproduction, {})
+        if job == "draw/pretrained" and job not in plans:
+            sys.exit(
+                "\nerror: pretrained: expected a model under `pretrained`; in this configuration all are null\n"
+            )
         # Of a job that is not planned Snakemake misses the plan file, which names it better than an error here.
         reads = plans.get(job.format(**wildcards), {}).get("made_by", ())
         return [f"results/{reproduction}/origin/{each}.json" for each in reads if each in plans]
