@@ -26,7 +26,7 @@ def save(tensors: Mapping[str, Tensor], path: str | Path, facts: Mapping[str, An
 
 
 def load(path: str | Path, identity: Mapping[str, Any] = {}) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors and the metadata (facts) that the function `save` wrote to `path`."""
+    """The tensors and facts that `save` wrote to `path`; ValueError if damaged, or if they contradict `identity`."""
     files.verify(path)
     try:
         with safe_open(path, "pt") as file:
@@ -59,7 +59,7 @@ class Checkpoint:
         save(tensors, self.path, {"identity": self.identity, "progress": progress})
 
     def load(self, model: nn.Module, optimiser: AdamW) -> dict[str, Any] | None:
-        """Restore weights, optimiser state and torch's random states from the file, and return its `progress`."""
+        """Restore what `save` wrote, and return its `progress`; None, with a warning, if it is of another run."""
         if not self.path.exists():
             return None
         try:

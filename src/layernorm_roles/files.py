@@ -29,7 +29,7 @@ class Unusable(ValueError):
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path to write to; if the `with` block raises no error, rename the file there to `path`."""
+    """Yield a temporary path, whose file is renamed to `path` if no error is raised, and its SHA-256 stored."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # The process id keeps apart what a killed workflow left running; by the suffix matplotlib chooses the format.
@@ -65,7 +65,7 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Return the content of the file at `path` after a check of its checksum."""
+    """The content of the file at `path`, which `verify` accepts."""
     verify(path)
     return Path(path).read_bytes()
 
@@ -88,7 +88,7 @@ def verify(path: str | Path) -> None:
 
 
 def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
-    """A sentence, with advice, on each file under `folder` that is damaged, has no checksum or is gone."""
+    """A sentence on each file under `folder`, but `beside`, that is damaged, has no checksum or has left only that."""
     found = []
     for path in visible(folder, beside):
         try:
@@ -102,7 +102,7 @@ def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
 
 
 def visible(folder: str | Path, beside: tuple[str, ...] = ()) -> list[Path]:
-    """The paths of all files under `folder`, sorted, without hidden files and checksums."""
+    """The sorted paths of all files under `folder` but hidden ones, checksums and the subfolders `beside`."""
     return [
         path
         for path in _all_files(folder)

@@ -64,7 +64,7 @@ NOTHING_RANDOM = "nothing is random"
 
 
 def generator(stream: Stream, *integers: int) -> np.random.Generator:
-    """Make the numpy random generator of `stream` for the given `integers`, such as a seed."""
+    """Make the numpy random generator of `stream` for the integers that `stream.integers` names, such as a seed."""
     import numpy as np
 
     if len(integers) != len(stream.integers):

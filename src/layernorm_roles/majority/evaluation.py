@@ -14,7 +14,7 @@ PREFERRED = (100, 125, 160, 200, 250, 320, 400, 500, 630, 800)
 
 
 def evaluation_steps(every: int | str, steps: int) -> frozenset[int]:
-    """The optimiser steps at which a run of `steps` steps is evaluated, among them step 0 and the last one."""
+    """The steps of evaluation, 0 and `steps` included: multiples of `every`, or ten a decade if it is "logarithmic"."""
     if every == LOGARITHMIC:
         decades = (10**decade for decade in range(len(str(steps))))
         chosen = {number * decade // 100 for decade in decades for number in PREFERRED}
@@ -67,7 +67,7 @@ def query_angle(
 def spread_of_attention(
     keys: Float[Tensor, "classes d_model"], queries: Float[Tensor, "classes d_model"]
 ) -> tuple[float, float]:
-    """The standard deviation of attention scores over keys, and the relative perplexity of attention."""
+    """Standard deviation of scores over keys, and perplexity of attention over the number of keys (1: equal)."""
     scores = queries.double() @ keys.double().T
     log_attention = torch.log_softmax(scores, dim=-1)
     perplexity = torch.exp(-(log_attention.exp() * log_attention).sum(dim=-1))
