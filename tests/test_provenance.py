@@ -2,9 +2,12 @@
 
 import hashlib
 import itertools
+import os
 import platform
 import re
+import shutil
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -56,6 +59,26 @@ def test_a_file_carries_what_made_it_and_one_of_several_all_their_different_valu
     provenance.git_commit.cache_clear()
     assert provenance.git_commit() == "unknown", "without git"
     provenance.git_commit.cache_clear()
+
+
+def test_the_commit_of_a_repository_into_which_the_package_was_copied_is_not_recorded(tmp_path):
+    package = Path(provenance.__file__).parent
+    shutil.copytree(
+        package, tmp_path / "tools/src/layernorm_roles", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x", "-C"]
+    program = "from layernorm_roles.provenance import git_commit; print(git_commit())"
+
+    def commit_of(repository):
+        subprocess.run([*git, repository, "init", "--quiet"], check=True)
+        subprocess.run([*git, repository, "commit", "--quiet", "--allow-empty", "-m", "x"], check=True)
+        head = subprocess.check_output([*git, repository, "rev-parse", "HEAD"], text=True)
+        environment = os.environ | {"PYTHONPATH": str(tmp_path / "tools/src")}
+        return head, subprocess.check_output([sys.executable, "-c", program], text=True, env=environment)
+
+    assert commit_of(tmp_path)[1] == "unknown\n"
+    head, found = commit_of(tmp_path / "tools")
+    assert found == head
 
 
 INTEGERS = (0, 1, 2, 3, 12, 600, 2**32 - 1)

@@ -108,77 +108,70 @@ def test_a_spoilt_value_is_refused_with_the_name_of_its_key(key):
 
 REFUSED = """
 majority: {d8: {majority_gap: 49}} -> majority.d8.majority_gap = 49: expected at most sequence_length - 2 = 48
+majority: {d8: {majority_gap: 48}} -> for each of the 1 admissible partitions
 majority: {d8: {steps: 200000}} -> majority.d8.steps = 200000: expected at most schedule_steps
-majority: {d8: {evaluate_every: linear}} -> majority.d8.evaluate_every = 'linear': Input should be a valid integer
-majority: {d8: {seeds: {layer_norm: 3}}} -> majority.d8.seeds = 'layer_norm': expected one of layernorm
+majority: {only: [d8], d8: {split: partitions, sequences: 100, labellings: 100}} -> test_share = 0.2: expected
+majority: {d8: {test_share: 0.999999}} -> majority.d8.test_share = 0.999999: expected a share that puts
+majority: {d8: {runs_per_jobs: 4}} -> majority.d8.runs_per_jobs = 4: expected a known key: runs_per_job
+steps: 3 -> steps = 3: expected a known key: name, device
+name: published -> name = 'published': expected another name
+majority: {only: [x], x: {steps: 3}} -> majority.x.sampling: Field required
+majority: {only: [d9]} -> majority.only = ['d9']: expected a list of experiments, some of d8
+majority: {d8: {like: d3}} -> majority.d3.like = 'd8': expected another experiment
+majority: {d8: null} -> majority.d3.like = 'd8': expected another experiment
+majority: {only: [d3_uniform]} -> majority: expected seeds for at least one experiment
+majority: {only: [x], x: {like: d8, seeds: {scale: []}}} -> majority: expected seeds for at least one experiment
+majority: {d8: {seeds: {layernorm_qk: 1}}} -> majority.d8.seeds = 'layernorm_qk': expected one of layernorm
+majority: {d8: {seeds: {scale: [3-5, 4]}}} -> majority.d8.seeds.scale = [3, 4, 5, 4]: expected different values
+majority: {d8: {seeds: {scale: [9-7]}}} -> expected first-last, at most 1,000 seeds in ascending order
+majority: {d8: {seeds: {scale: [0-1000]}}} -> majority.d8.seeds.scale = ['0-1000']: Input should
+majority: {d8: {seeds: {scale: [0-999, 2000]}}} -> at most 1000 items
+majority: {d8: {seeds: {scale: [1, a-b]}}} -> 'a-b': Input should be a valid integer
+majority: {d8: {seeds: {scale: [-1]}}} -> majority.d8.seeds.scale.0 = -1: Input should be greater than or equal to 0
 norms: {mine: 'no:Norm'}, majority: {d8: {seeds: {mine: 1}}} -> norms.mine: norm 'no:Norm' cannot be imported
-name: published -> "published" is reserved
+norms: {no_attention: 'a:B'} -> norms.no_attention = 'a:B': expected another name: this one is built in
+norms: {big: {like: no_attention, factor: 2}} -> norms.big.like = 'no_attention': Input should be 'layernorm', 'layern
+norms: {v: {like: scale, factor: 2, part: values}}, random_keys: {norms: [v]} -> random_keys.norms = 'v': expected
+random_keys: {keys: [9, 3]} -> random_keys.keys = [9, 3]: expected [first, last]
+language_model: {gpt: {architecture: lstm}} -> language_model.gpt.architecture = 'lstm': Input tag 'lstm'
 language_model: {gpt: {heads: 3}} -> language_model.gpt.heads = 3: expected a divisor of d_model = 8
 language_model: {gpt: {context_length: 64}} -> text.words.long.longest = 1024: expected at most 64
 language_model: {bert: {context_length: 128}} -> text.words.sentences.longest = 128: expected at most 127
-statements: {placement: {text: letters}} -> statements.placement.text = 'letters': expected one of words, bytes
-language_model: {gpt: {architecture: lstm}} -> language_model.gpt.architecture = 'lstm': expected one of 'gpt', 'bert'
-norms: {no_attention: 'a:B'} -> norms.no_attention = 'a:B': expected another name: this one is built in
+language_model: {gpt: {steps: 1201, schedule_steps: 1200}} -> gpt.steps = 1201: expected at most schedule_steps = 1200
+language_model: {gpt: {steps: [9, 20], schedule_steps: 19}} -> language_model.gpt.steps = 20: expected at most schedule
+language_model: {gpt: {query_key_rate: [1, 0]}} -> gpt.query_key_rate.1 = 0: Input should be greater than 0
+language_model: {gpt: {query_key_rate: [1, 4]}} -> gpt.query_key_rate = [1.0, 4.0]: expected 1, since no_attention has
+language_model: {bert: {query_key_rate: [1, 4]}} -> bert.query_key_rate = [1, 4]: expected a known key
+language_model: {bert: {seeds: {scale: 1}}} -> language_model.bert.seeds = 'scale': Input should be 'none'
+language_model: {bert: {seeds: {none: false, layernorm: 0, no_attention: 0}}} -> bert.seeds.none = False: Input should
+language_model: {bert: {task: labelled}} -> language_model.bert.training = None: expected a source of kind hub
 text: {words: {split: {training: 0.69999}}} -> expected shares that add up to 1
 text: {words: {split: {training: 0.9, held_out: 0}, long: {source: {kind: wikipedia_sample}}}} -> words.split.held_out
-text: {words: {corpus: {kind: parquet}}} -> text.words.corpus.paths = None: expected a value
-random_keys: {keys: [9, 3]} -> random_keys.keys = [9, 3]: expected [first, last]
-random_keys: {dimensions: [9, 3]} -> random_keys.dimensions = [9, 3]: expected [first, last]
-majority: {only: [x], x: {steps: 3}} -> majority.x.sampling: this key is missing
-language_model: {x: {layers: 3}} -> language_model.x.architecture = None: expected one of gpt, bert
-language_model: {bert: {seeds: {scale: 1}}} -> language_model.bert.seeds: the name 'scale': Input should be 'none'
-statements: {placement: {depths: [7]}} -> statements.placement.depths = [7]: expected a list with a depth
-language_model: {bert: {task: labelled}} -> language_model.bert.training = None: expected a source of kind hub
-language_model: {bert: {task: labelled, training: {kind: wikipedia_sample, label_column: l}}} -> training = 'wikipedia
-steps: 3 -> steps: unknown key; known: name, device
-majority: {only: [d9]} -> majority.only = ['d9']: expected a list of experiments, some of d8
-language_model: {gpt: {like: gpt}} -> language_model.gpt.like = 'gpt': expected another model
-majority: {d8: {like: d3}} -> majority.d3.like = 'd8': expected another experiment
-majority: {d8: null} -> majority.d3.like = 'd8': expected another experiment
-majority: {only: [d8], d8: {test_share: 1.0e-320}} -> majority.d8.test_share = 1e-320: expected a share that puts
-majority: {only: [d8], d8: {split: partitions, sequences: 100, labellings: 100}} -> test_share = 0.2: expected
-majority: {only: [d8], d8: {test_share: 0.999999}} -> majority.d8.test_share = 0.999999: expected a share that puts
-statements: {batch_dependence: {batch_sizes: [1]}} -> statements.batch_dependence.batch_sizes = [1]
-language_model: {bert: {seeds: {none: false, layernorm: 0, no_attention: 0}}} -> bert.seeds.none = False: Input should
-text: {words: {corpus: {paths: ['*.txt']}}} -> text.words.corpus.paths = ['*.txt']: expected null beside kind
-norms: {big: {like: no_attention, factor: 2}} -> norms.big.like = 'no_attention': Input should be 'layernorm', 'layern
-norms: {big: {like: projection, factor: -.inf}} -> norms.big.factor = -inf: Input should be a finite number
-norms: {v: {like: scale, factor: 2, part: values}}, random_keys: {norms: [v]} -> random_keys.norms = 'v': expected
-majority: {d8: {seeds_per_job: 4}} -> majority.d8.seeds_per_job: unknown key; the nearest: runs_per_job
-majority: {only: [d3_uniform]} -> majority: expected seeds for at least one experiment
-majority: {d8: {majority_gap: 48}} -> for each of the 1 admissible partitions
-majority: {d8: {sequence_length: 19}} -> majority.d8.classes = 20: expected at most sequence_length = 19
-majority: {d8: {learning_rate: [0.1, 1e-1]}} -> majority.d8.learning_rate = [0.1, '1e-1']: expected different values
-majority: {d8: {seeds: {layernorm_qk: 1}}} -> majority.d8.seeds = 'layernorm_qk': expected one of layernorm
-majority: {only: []} -> majority.only = []: expected a list of experiments
-random_keys: {norms: [projected_qk]} -> random_keys.norms = 'projected_qk': expected one of layernorm
-language_model: {gpt: {seeds: {layer_norm: 1}}} -> language_model.gpt.seeds = 'layer_norm': expected one of
-language_model: {gpt: {context_length: 64}}, text: {words: {long: {shortest: 9, longest: 64}}} -> sentences.longest
-statements: {placement: {heads: 3}} -> statements.placement.heads = 3: expected a divisor of d_model = 32
 text: {words: {long: {shortest: 1025}}} -> text.words.long.shortest = 1025: expected at most longest = 1024
-text: {words: {corpus: {kind: files}}} -> text.words.corpus.paths = None: expected a value
-text: {words: {corpus: {kind: hub, split: s, column: c}}} -> text.words.corpus.dataset = None: expected a value
 text: {words: {corpus: {kind: hub, dataset: d, column: c}}} -> text.words.corpus.split = None: expected a value
-text: {words: {corpus: {kind: hub, dataset: d, split: s}}} -> text.words.corpus.column = None: expected a value
 text: {words: {corpus: {dataset: d}}} -> text.words.corpus.dataset = 'd': expected null beside kind: wikipedia_sample
-text: {words: {long: {source: {kind: parquet, paths: [a], dataset: d}}}} -> text.words.long.source.dataset = 'd': expec
-text: {words: {sentences: {source: {kind: hub, dataset: d, split: s, column: c, paths: [a]}}}} -> sentences.source.paths
+text: {words: {corpus: {paths: ['*.txt']}}} -> text.words.corpus.paths = ['*.txt']: expected null beside kind
+statements: {placement: {text: letters}} -> statements.placement.text = 'letters': expected one of words, bytes
+statements: {placement: {depths: [7]}} -> statements.placement.depths = [7]: expected a list with a depth
+statements: {placement: {heads: 3}} -> statements.placement.heads = 3: expected a divisor of d_model = 32
+statements: {batch_dependence: {batch_sizes: [1]}} -> statements.batch_dependence.batch_sizes = [1]
 pretrained: {minilm: {text: letters}} -> pretrained.minilm.text = 'letters': expected one of words, bytes
-pretrained: {minilm: {package: null}} -> package, path, hub = None: expected exactly one of the three
 pretrained: {minilm: {hub: a/b}} -> package, path, hub = 'package, hub': expected exactly one of the three
 pretrained: {minilm: {package: null, path: a}} -> pretrained.minilm.folder = 'model': expected a package beside it
 """
 """What is laid over config.yaml -> what is said about it."""
 
 
-BYTES_ALONE = {"words": None, "bytes": {"like": None, **DEFAULT["text"]["bytes"]}}
-MANY = {"gpt": {"learning_rate": [0.001 + i / 1e6 for i in range(3000)]}}
-MORE = [({"text": BYTES_ALONE}, "language_model.gpt.text = 'words': expected one of bytes")]
 HUB = {"kind": "hub", "dataset": "d", "split": "s", "column": "c"}
+MORE = [
+    (
+        {"language_model": {"gpt": {"learning_rate": [0.001 + i / 1e6 for i in range(3000)]}}},
+        "at most 100 items",
+    )
+]
 for more, says in (({}, "training = 'hub'"), ({"label_column": "l"}, "validation = None")):
     labelled = {"bert": {"task": "labelled", "training": HUB | more}}
     MORE += [({"language_model": labelled}, f"language_model.bert.{says}: expected a source")]
-MORE += [({"language_model": MANY}, "Tuple should have at most 100 items")]
 
 
 @pytest.mark.parametrize(
@@ -189,6 +182,22 @@ def test_values_that_cannot_work_together_are_explained(overlay, says):
     with pytest.raises(ValueError, match="not usable") as error:
         load(merged(WRITTEN, overlay))
     assert says in str(error.value) and "pydantic" not in str(error.value) and len(str(error.value)) < 3000
+
+
+def test_seeds_are_a_number_or_a_list_in_which_ranges_are_spelt_out():
+    seeds = {"scale": ["5-7", 2**32, 3], "none": ["0-999"], "layernorm": "3", "projection": []}
+    rates = {"like": "gpt", "query_key_rate": [1, "1e1"], "schedule_steps": 1200, "seeds": {"scale": 2}}
+    found = load(
+        merged(
+            WRITTEN, {"majority": {"mine": {"like": "d8", "seeds": seeds}}, "language_model": {"g": rates}}
+        )
+    )
+    expected = {"scale": (5, 6, 7, 2**32, 3), "none": (*range(1000),), "layernorm": 3, "projection": ()}
+    assert found.majority["mine"].seeds == expected
+    assert (
+        found.language_model["g"].query_key_rate == (1.0, 10.0)
+        and found.language_model["g"].rate_ends == 1200
+    )
 
 
 EDGES = """
@@ -257,14 +266,13 @@ def test_whatever_stands_in_a_configuration_is_accepted_or_refused_in_sentences(
 
 def test_a_fault_that_others_take_over_is_reported_once():
     """Five experiments are like d8, one of them by way of d3; what an experiment says itself is its own fault."""
-    overlay = {"majority": {"d8": {"stepz": 3, "steps": -1}, "rates": {"steps": -2}}}
+    overlay = {"majority": {"d8": {"steps": -1}, "rates": {"steps": -2}, "widths": 7}}
     overlay["language_model"] = {"gpt": {"heds": 4}}
     with pytest.raises(ValueError, match="not usable") as error:
         load(merged(WRITTEN, overlay))
     told = [line.split(":")[0].strip() for line in str(error.value).splitlines()[1:]]
-    wrong = ["majority.d8.steps = -1", "majority.d8.stepz", "majority.rates.steps = -2"]
-    assert sorted(told) == ["language_model.gpt.heds", *wrong]
-    assert "language_model.gpt.heds: unknown key; the nearest: heads" in str(error.value)
+    wrong = ["majority.d8.steps = -1", "majority.rates.steps = -2", "majority.widths = 7"]
+    assert sorted(told) == ["language_model.gpt.heds = 4", *wrong]
 
 
 def test_entries_name_only_what_differs_and_only_some_are_kept():
@@ -331,6 +339,10 @@ def test_planning_imports_neither_torch_nor_pandas():
         ("- name: a\n", "expected keys with values"),
         (b"name: \xff\n", "no YAML: 'utf-8' codec"),
         ("x: !!python/name:os.system\n", "no YAML: could not determine a constructor for the tag"),
+        ("steps: 0100\n", "0100: expected a number in base 10"),
+        ("a: {b: [-017]}\n", "-017: expected a number in base 10 without a leading 0, or quotes"),
+        ("name: a\nfirst_seed: 1:30\n", "line 2, column 13"),
+        ("share: 1:30.5\n", "1:30.5: expected a number in base 10"),
     ],
 )
 def test_a_file_that_misleads_is_refused_in_one_line(tmp_path, text, says):
@@ -342,17 +354,25 @@ def test_a_file_that_misleads_is_refused_in_one_line(tmp_path, text, says):
     assert str(error.value).startswith(str(file)) and "\n" not in str(error.value)
 
 
-def test_equal_keys_in_different_places_and_merged_ones_are_read(tmp_path):
+def test_equal_keys_in_different_places_and_plain_numbers_are_read(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("a: &some {x: 1, y: 2}\nb: {<<: *some, x: 3}\nd: {a: {x: 1}, b: {x: 1}}\n")
     assert yaml_files.read(file)["b"] == {"x": 3, "y": 2}
+    file.write_text("[0, -0, 0x1F, 1_000, 0.05, 01.5, '0100', '1:30']".join(("x: ", "\n")))
+    assert yaml_files.read(file)["x"] == [0, 0, 31, 1000, 0.05, 1.5, "0100", "1:30"]
     with pytest.raises(ValueError, match=r"nowhere\.yaml: no YAML: "):
         yaml_files.read(tmp_path / "nowhere.yaml")
 
 
-HOSTILE = ["../../../tmp/hacked", "/tmp/hacked", "..", "a\\b", '"><img src=x onerror=alert(1)>', "-rf", "*"]
-HOSTILE += ["$(touch hacked)", "a; touch hacked", "a\ntouch hacked", "{wildcards.seed}", "a\0b", "ä", ""]
-HOSTILE += ["con\u202egnp"]
+HOSTILE = [
+    "../../../tmp/hacked",
+    "/tmp/hacked",
+    "..",
+    '"><img src=x onerror=alert(1)>',
+    "-rf",
+    "$(touch hacked)",
+]
+HOSTILE += ["a\ntouch hacked", "{wildcards.seed}", "a\0b", "ä", "", "con\u202egnp"]
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=repr)

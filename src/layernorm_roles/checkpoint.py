@@ -16,10 +16,7 @@ from layernorm_roles.optimiser import AdamW
 
 
 def save(tensors: Mapping[str, Tensor], path: str | Path, facts: Mapping[str, Any]) -> None:
-    """Write `tensors` to a safetensors file, and `facts`, a mapping that JSON can hold, as metadata.
-
-    Equal arguments give equal bytes. Raises OSError if the file cannot be written, for example on a full disk.
-    """
+    """Write `tensors` to a safetensors file, and `facts`, a mapping that JSON can hold, as metadata."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with files.atomic_write(path) as partial:
         try:  # with a single entry of metadata, since safetensors writes several in no fixed order
@@ -29,11 +26,7 @@ def save(tensors: Mapping[str, Tensor], path: str | Path, facts: Mapping[str, An
 
 
 def load(path: str | Path, identity: Mapping[str, Any] = {}) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors and the metadata (facts) that the function `save` wrote to `path`.
-
-    Raises ValueError if the file is missing or damaged, if `save` has not written it, or if the entry "identity" of its
-    metadata lacks or contradicts part of `identity`.
-    """
+    """The tensors and facts that `save` wrote to `path`; ValueError if damaged, or if they contradict `identity`."""
     files.verify(path)
     try:
         with safe_open(path, "pt") as file:
@@ -56,10 +49,7 @@ class Checkpoint:
         self.path, self.identity = Path(path), {**identity, "torch": torch.__version__}
 
     def save(self, model: nn.Module, optimiser: AdamW, progress: Mapping[str, Any]) -> None:
-        """Write the weights, the optimiser's state, torch's random states and `progress` to the checkpoint's file.
-
-        `progress` is a mapping that JSON can hold, such as the number of steps taken. Raises OSError on a full disk.
-        """
+        """Write the weights, the optimiser's state, torch's random states and `progress` to the checkpoint's file."""
         tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
         for number, state in enumerate(optimiser.state):
             tensors |= {f"optimiser.{number}.{name}": tensor for name, tensor in state.items()}
@@ -69,10 +59,7 @@ class Checkpoint:
         save(tensors, self.path, {"identity": self.identity, "progress": progress})
 
     def load(self, model: nn.Module, optimiser: AdamW) -> dict[str, Any] | None:
-        """Restore weights, optimiser state and torch's random states from the file, and return its `progress`.
-
-        Returns None and changes nothing if there is no file or, with a warning, if it is damaged or of another run.
-        """
+        """Restore what `save` wrote, and return its `progress`; None, with a warning, if it is of another run."""
         if not self.path.exists():
             return None
         try:

@@ -148,9 +148,6 @@ class _Notice(event.Listener):
 
 @contextmanager
 def compilation_notice(what: str, seconds: int) -> Iterator[None]:
-    """A context manager that announces the compilation of `what` by numba, and that it takes about `seconds`.
-
-    The line goes to standard error, at most once in a process, and only if numba does not find the code in its cache.
-    """
+    """A context manager that announces the compilation of `what` by numba, and that it takes about `seconds`."""
     with event.install_listener("numba:compile", _Notice(what, seconds)):
         yield

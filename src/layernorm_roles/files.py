@@ -29,10 +29,7 @@ class Unusable(ValueError):
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path to write to; if the `with` block raises no error, rename the file there to `path`.
-
-    The file's SHA-256 is stored in the folder .sha256 beside `path`. After an error the temporary file is deleted.
-    """
+    """Yield a temporary path, whose file is renamed to `path` if no error is raised, and its SHA-256 stored."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # The process id keeps apart what a killed workflow left running; by the suffix matplotlib chooses the format.
@@ -68,19 +65,13 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Return the content of the file at `path` after a check of its checksum.
-
-    Raises Unusable if the file is missing, has no stored checksum, or differs from the stored checksum.
-    """
+    """The content of the file at `path`, which `verify` accepts."""
     verify(path)
     return Path(path).read_bytes()
 
 
 def verify(path: str | Path) -> None:
-    """Raise Unusable if the file at `path` is missing, has no stored checksum, or differs from the stored checksum.
-
-    The file is read in parts, so that little memory is needed.
-    """
+    """Raise Unusable if the file at `path` is missing, has no stored checksum, or differs from the stored checksum."""
     try:
         digest = sha256_of(path)
     except FileNotFoundError:
@@ -97,11 +88,7 @@ def verify(path: str | Path) -> None:
 
 
 def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
-    """A sentence, with advice, on each file under `folder` that is damaged, has no checksum or is gone.
-
-    A file is gone if only its checksum is left. Hidden files are skipped, and so are the subfolders of `folder` that
-    `beside` names, such as logs, whose files have no checksums.
-    """
+    """A sentence on each file under `folder`, but `beside`, that is damaged, has no checksum or has left only that."""
     found = []
     for path in visible(folder, beside):
         try:
@@ -115,10 +102,7 @@ def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
 
 
 def visible(folder: str | Path, beside: tuple[str, ...] = ()) -> list[Path]:
-    """The paths of all files under `folder`, sorted, without hidden files and checksums.
-
-    Files in the subfolders of `folder` that `beside` names, such as logs, are left out as well.
-    """
+    """The sorted paths of all files under `folder` but hidden ones, checksums and the subfolders `beside`."""
     return [
         path
         for path in _all_files(folder)

@@ -10,8 +10,7 @@ for the variants that are controls, which are this project's.
 
 import importlib
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -140,72 +139,8 @@ def build_pair(name: str, dim: int, eps: float = 0.0) -> tuple[nn.Module, nn.Mod
     return norm, norm
 
 
-CALLS = 40
-"""How often `probe` calls a norm, to detect one whose output changes with the number of calls."""
 ALONE = 12
 """Number of vectors of an input that `probe` also gives to a norm one by one."""
-
-
-def probe(name: str, shape: Sequence[int]) -> None:
-    """Raise ValueError unless the user's own norm `name`, "package.module:Class", can be used in training.
-
-    Inputs have the shape `shape`, (..., dim). The norm must map each vector without regard to the others or randomness,
-    leave its input and torch's global state unchanged, have finite gradients, and keep its own state in buffers.
-    """
-    generator = torch.Generator().manual_seed(0)
-    first, second = torch.randn(2, *shape, generator=generator)
-    try:
-        # The seed is one that nobody would choose, so that seeding is noticed.
-        with torch.random.fork_rng(devices=[]), _global_state_kept():
-            torch.manual_seed(7_640_891_576_956_012_809)
-            norm, resumed = _own(name, shape[-1]), _own(name, shape[-1])
-            if torch.initial_seed() != 7_640_891_576_956_012_809:
-                raise _Unfit("seeds torch: expected its global state untouched")
-            drawn, initial = torch.get_rng_state(), _state(norm)
-            for call in range(CALLS):
-                if call == CALLS // 2:
-                    resumed.load_state_dict(norm.state_dict())
-                # Few vectors do, where a batch may be of millions of numbers.
-                x = (second, first)[call % 2].reshape(*[1] * (first.ndim - 2), -1, shape[-1])[..., :64, :]
-                out = _call(norm, x)
-                if call >= CALLS // 2 and not torch.equal(out, _call(resumed, x)):
-                    state = "expected no chance, and state in buffers"
-                    raise _Unfit(f"goes on differently from a copy of its state_dict: {state}")
-            for state in (_state(norm), initial):
-                _maps_each_alone(norm, resumed, state, first)
-            if not torch.equal(torch.get_rng_state(), drawn):
-                raise _Unfit("draws or seeds torch's random numbers: expected no chance")
-            x = first.clone().requires_grad_()
-            (norm(x) * second).sum().backward()
-            gradients = [x.grad, *(parameter.grad for parameter in norm.parameters())]
-            if not all(gradient.isfinite().all() for gradient in gradients if gradient is not None):
-                raise _Unfit("has no finite gradient at ordinary vectors")
-    except _Unfit as fault:
-        raise ValueError(f"norm {name!r} {fault}") from None
-    except _Unusable:
-        raise
-    except _FAULTS as error:
-        raise ValueError(
-            f"norm {name!r} fails on an input of shape {tuple(shape)}: {_said(error)}"
-        ) from error
-
-
-def _state(norm: nn.Module) -> dict[str, Tensor]:
-    return {key: value.clone() for key, value in norm.state_dict().items()}
-
-
-def _maps_each_alone(
-    norm: nn.Module, copy: nn.Module, state: dict[str, Tensor], x: Float[Tensor, "*batch d"]
-) -> None:
-    """Raise _Unfit unless `norm` maps vectors of `x` together as `copy`, of its class, does each alone, in `state`."""
-    norm.load_state_dict(state)
-    among, vectors = _call(norm, x).reshape(-1, x.shape[-1]), x.reshape(-1, x.shape[-1])
-    for row in torch.linspace(0, len(vectors) - 1, min(ALONE, len(vectors))).long():
-        copy.load_state_dict(state)
-        alone = _call(copy, vectors[row].reshape(*[1] * (x.ndim - 1), -1)).flatten()
-        if not torch.allclose(alone, among[row], rtol=1e-3, atol=1e-5):
-            raise _Unfit("maps a vector alone and among others differently: expected each by itself")
-
 
 _GLOBAL = {
     "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
@@ -217,47 +152,64 @@ _GLOBAL = {
         torch.are_deterministic_algorithms_enabled,
         torch.use_deterministic_algorithms,
     ),
+    "random seed": (torch.initial_seed, torch.manual_seed),
 }
 """Names of torch's global settings, each with the function that returns the setting and the one that changes it."""
-
-
-@contextmanager
-def _global_state_kept() -> Iterator[None]:
-    """Set torch's global settings back when the `with` block ends; raise _Unfit if the block changed any."""
-    before = {name: get() for name, (get, _) in _GLOBAL.items()}
-    try:
-        yield
-    finally:
-        changed = [name for name, (get, _) in _GLOBAL.items() if get() != before[name]]
-        for name in changed:
-            _GLOBAL[name][1](before[name])
-        if changed:  # also where that has made the norm fail
-            raise _Unfit(f"changes torch's {', '.join(changed)}: expected its global state untouched")
-
-
-class _Unfit(Exception):
-    """A user's norm breaks a rule of `probe`; the message says which, as the rest of a sentence after its name."""
-
-
-class _Unusable(ValueError):
-    """The class of a user's norm cannot be imported or built; the message names the class."""
-
 
 _FAULTS = (Exception, SystemExit, KeyboardInterrupt)
 """The exceptions to catch from a user's code; SystemExit could end the workflow as if it had succeeded."""
 
 
-def _call(norm: nn.Module, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-    """The output of `norm` for `x`. Raises _Unfit if its shape or dtype is not that of `x`, or if `x` was changed."""
-    given = x.clone()
-    with torch.no_grad():
-        out = norm(given)
-    if not isinstance(out, Tensor) or out.shape != x.shape or out.dtype != x.dtype:
-        got = (tuple(out.shape), out.dtype) if isinstance(out, Tensor) else type(out).__name__
-        raise _Unfit(f"maps {tuple(x.shape)}, {x.dtype} to {got}: expected the same")
-    if not torch.equal(given, x):
-        raise _Unfit("changes its input: expected it untouched")
-    return out.clone()
+def probe(name: str, shape: Sequence[int]) -> None:
+    """Raise ValueError unless the user's own norm `name`, "package.module:Class", can be used in training.
+
+    Inputs have the shape `shape`, (..., dim). The norm must map each vector without regard to the others or randomness,
+    have finite gradients, leave torch's global state unchanged, and keep its own state in buffers.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7_640_891_576_956_012_809)  # no norm seeds with this, so that seeding is noticed
+        before = {setting: get() for setting, (get, _) in _GLOBAL.items()}
+        try:
+            fault = _fault_in_training(name, shape)
+        finally:
+            changed = [setting for setting, (get, _) in _GLOBAL.items() if get() != before[setting]]
+            for setting in changed:
+                _GLOBAL[setting][1](before[setting])
+    if changed:  # also where that has made the norm fail
+        fault = f"changes torch's {', '.join(changed)}: expected its global state untouched"
+    if fault:
+        raise ValueError(f"norm {name!r} {fault}")
+
+
+def _fault_in_training(name: str, shape: Sequence[int]) -> str | None:
+    """What is wrong with a norm of the user, as the rest of a sentence after its name, or None."""
+    norm, copy = _own(name, shape[-1]), _own(name, shape[-1])
+    generator = torch.Generator().manual_seed(0)
+    x, slopes = (torch.randn(shape, generator=generator, device="cpu") for _ in range(2))
+    rows = x.reshape(-1, shape[-1])
+    try:
+        for _ in range(3):
+            out = norm(x)
+        if not isinstance(out, Tensor) or out.shape != x.shape or out.dtype != x.dtype:
+            got = (tuple(out.shape), out.dtype) if isinstance(out, Tensor) else type(out).__name__
+            return f"maps {tuple(x.shape)}, {x.dtype} to {got}: expected the same"
+        copy.load_state_dict(norm.state_dict())
+        if not torch.equal(norm(x), copy(x)):
+            return "goes on differently from a copy of its state_dict: expected state in buffers, and no randomness"
+        state = {key: value.clone() for key, value in norm.state_dict().items()}
+        among = norm(x).reshape(rows.shape)
+        for row in torch.linspace(0, len(rows) - 1, min(ALONE, len(rows))).long():
+            copy.load_state_dict(state)
+            alone = copy(rows[row].reshape(*[1] * (x.ndim - 1), -1)).flatten()
+            if not torch.allclose(alone, among[row], rtol=1e-3, atol=1e-5):
+                return "maps a vector alone and among others differently: expected row by row"
+        x = x.requires_grad_()
+        (norm(x) * slopes).sum().backward()
+        gradients = [x.grad, *(parameter.grad for parameter in norm.parameters())]
+        if not all(gradient.isfinite().all() for gradient in gradients if gradient is not None):
+            return "has no finite gradient at ordinary vectors"
+    except _FAULTS as error:
+        return f"fails on an input of shape {tuple(shape)}: {_said(error)}"
 
 
 def _own(name: str, dim: int) -> nn.Module:
@@ -268,13 +220,13 @@ def _own(name: str, dim: int) -> nn.Module:
     try:
         cls = getattr(importlib.import_module(module_name), class_name)
     except _FAULTS as error:
-        raise _Unusable(f"norm {name!r} cannot be imported: {_said(error)}") from error
+        raise ValueError(f"norm {name!r} cannot be imported: {_said(error)}") from error
     if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
-        raise _Unusable(f"norm {name!r} is no torch.nn.Module class")
+        raise ValueError(f"norm {name!r} is no torch.nn.Module class")
     try:
         return cls(dim)
     except _FAULTS as error:
-        raise _Unusable(f"norm {name!r} cannot be built with dim={dim}: {_said(error)}") from error
+        raise ValueError(f"norm {name!r} cannot be built with dim={dim}: {_said(error)}") from error
 
 
 def _said(error: BaseException) -> str:

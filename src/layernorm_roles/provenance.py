@@ -35,11 +35,7 @@ def provenance(plan: Mapping[str, Any], device: str, *streams: Stream, torch: bo
 
 
 def joined(sources: Iterable[Mapping[str, str]], settings: Mapping[str, Any]) -> dict[str, str]:
-    """The metadata of a file that is joined from several files, whose own metadata are `sources`.
-
-    It has the entries that `provenance` makes: config is `settings` as JSON, config_sha256 is its hash, and each other
-    entry lists the different values in `sources`, sorted and separated by commas.
-    """
+    """The metadata of a file that is joined from files with the metadata `sources`, whose different values it lists."""
     sources = list(sources)
     entries = {
         key: ", ".join(sorted({source[key] for source in sources}))
@@ -54,10 +50,7 @@ def _config(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def refuse_contradiction(path: str | Path, stated: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Raise ValueError unless every value in `expected` is also in `stated`, which was read from the file `path`.
-
-    Both are nested dictionaries, and a value must be at the same keys in both.
-    """
+    """Raise ValueError unless `stated`, read from the file `path`, has all values of `expected` at the same keys."""
     theirs, ours = _leaves(json.loads(json.dumps(stated))), _leaves(json.loads(json.dumps(expected)))
     different = [
         f"{key} = {theirs[key]!r}, expected {value!r}" if key in theirs else f"no {key}, expected {value!r}"
@@ -70,10 +63,7 @@ def refuse_contradiction(path: str | Path, stated: Mapping[str, Any], expected: 
 
 
 def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values in nested dictionaries and lists of dictionaries, by their paths, such as "runs.0.seed".
-
-    Beside the dictionaries of a list stands how many they are.
-    """
+    """The values in nested dictionaries and lists of dictionaries by path, as "runs.0.seed", and the lists' lengths."""
     leaves = {}
     for key, value in tree.items():
         if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
@@ -86,16 +76,17 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 @cache
 def git_commit() -> str:
-    """The hash of the git commit that is checked out in this package's folder; "unknown" if git cannot tell."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    """The hash of the commit that is checked out in this package's own repository; "unknown" if there is none."""
+    repository = Path(__file__).resolve().parents[2]
+    command = ["git", "-C", str(repository), "rev-parse", "--show-toplevel", "HEAD"]
     # Without the environment: GIT_DIR may name another repository.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=True
-        ).stdout.strip()
+        said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+    top, commit = said.splitlines()
+    return commit if Path(top).resolve() == repository else "unknown"  # copied into another repository
 
 
 @cache

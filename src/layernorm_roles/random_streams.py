@@ -15,10 +15,7 @@ if TYPE_CHECKING:  # Snakemake reads the sentences while it plans, and draws not
 
 
 class Stream(Enum):
-    """A random stream: a source of random numbers with one purpose, such as the order of training batches.
-
-    `number` is unique, `integers` has the names of the integers that `generator` takes, and `draws` says what is drawn.
-    """
+    """A random stream: a source of random numbers with one purpose, such as the order of training batches."""
 
     MAJORITY_DATA = (0, ("seed",), "partitions, labels and the test split of the majority task")
     MAJORITY_BATCHES = (1, ("seed",), "order of the majority task's training batches")
@@ -67,10 +64,7 @@ NOTHING_RANDOM = "nothing is random"
 
 
 def generator(stream: Stream, *integers: int) -> np.random.Generator:
-    """Make the numpy random generator of `stream` for the given `integers`, such as a seed.
-
-    `stream.integers` has the name of each integer, in order. Raises TypeError if there are more or fewer of them.
-    """
+    """Make the numpy random generator of `stream` for the integers that `stream.integers` names, such as a seed."""
     import numpy as np
 
     if len(integers) != len(stream.integers):
@@ -87,8 +81,5 @@ def seed_torch(seed: int) -> None:
 
 
 def describe(streams: tuple[Stream, ...], torch: bool = False) -> str:
-    """A text for the metadata of a file, which says how to make the random generators that its numbers come from.
-
-    They are those of `streams` and, if `torch`, torch's own. Without any, the text says that nothing is random.
-    """
+    """A text for the metadata of a file, which says how to make the random generators that its numbers come from."""
     return "; ".join([stream.sentence for stream in streams] + [TORCH] * torch) or NOTHING_RANDOM

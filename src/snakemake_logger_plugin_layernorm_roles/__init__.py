@@ -28,8 +28,8 @@ SILENT_SECONDS, SILENT_SHARE = 30.0, 1 / 40
 NAMED = 3
 """The largest number of running jobs that a line on progress names."""
 
-LINE_CHARACTERS = 300
-"""The number of characters after which a line from Snakemake is cut, since it may list hundreds of input files."""
+LINE_CHARACTERS, SPARED_CHARACTERS = 300, 100
+"""A line from Snakemake, which may list hundreds of files, is cut to so many characters, if that spares so many."""
 
 UNPRINTED = (
     "Assuming unrestricted shared filesystem usage",
@@ -45,6 +45,9 @@ UNPRINTED = (
     "At least one job did not complete successfully",
 )
 """A message of Snakemake that contains one of these texts is not printed: there are better lines for it, or none."""
+
+JOBS_ABOVE = "(check individual jobs above for details)"
+"""What Snakemake adds to the reasons of a dry run; the jobs stand above with --verbose alone."""
 
 DURATIONS = Path(__file__).parents[2] / "results/published/tables/durations.csv"
 """The CSV file with what the jobs of the kept reproduction took, from which the time left is estimated at first."""
@@ -92,7 +95,8 @@ class LogHandler(LogHandlerBase):
             if self.common_settings.verbose:
                 self._print(self.format(record))
             elif text:
-                self._print("\n".join(map(_cut, text.split("\n"))))
+                lines = (line for line in text.split("\n") if JOBS_ABOVE not in line)
+                self._print("\n".join(map(_cut, lines)))
         except Exception:
             self.handleError(record)
 
@@ -222,7 +226,7 @@ def _why(log: str) -> list[str]:
 
 
 def _cut(line: str) -> str:
-    if len(line) <= LINE_CHARACTERS:
+    if len(line) < LINE_CHARACTERS + SPARED_CHARACTERS:
         return line
     return f"{line[:LINE_CHARACTERS]} ... ({len(line) - LINE_CHARACTERS:,} more characters)"
 

@@ -104,7 +104,8 @@ def test_profiles_for_clusters_have_all_that_the_default_one_has():
     default, slurm, generic = (yaml.safe_load(text_of(f"profiles/{name}/config.yaml")) for name in names)
     for profile, own in ((slurm, "slurm-|max-status-checks"), (generic, "cluster-generic-")):
         assert {key for key in profile if not re.match(own, key)} == CLUSTER | {*default}
-        assert {key for key in default if profile[key] != default[key]} == {"max-jobs-per-timespan"}
+        different = {key for key in default if profile[key] != default[key]}
+        assert different == {"max-jobs-per-timespan", "resources"}  # nodes have memory of their own
         asked = profile["default-resources"]
         for name, first in (("mem_mb", 1500), ("runtime", 10)):
             assert [eval(asked[name], {"attempt": n}) for n in (1, 2, 3)] == [first, 2 * first, 4 * first]

@@ -51,6 +51,17 @@ def test_a_wrong_file_of_configfile_is_named_before_anything_is_done(checkout, w
     assert "Traceback" not in done.stdout and (target == "majority" or "tiny.yaml" not in done.stdout)
 
 
+def test_the_target_pretrained_without_a_model_is_refused_in_a_line(checkout):
+    made = checkout(SMOKE)
+    (made.folder / "none.yaml").write_text("pretrained: {minilm: null}")
+    done = snakemake(made.folder, "pretrained", "--configfile", "none.yaml", package=ROOT)
+    assert done.returncode != 0
+    assert re.search("^error: pretrained: expected a model under `pretrained`", done.stdout, re.MULTILINE), (
+        done.stdout
+    )
+    assert "Traceback" not in done.stdout and "Missing" not in done.stdout
+
+
 @pytest.mark.parametrize("speed", [0.05, 1.0, 3.0])
 def test_the_time_left_is_right_on_a_machine_of_another_speed(speed):
     """Two jobs at a time, data before training: after 10 of 40 trainings the rest takes three times as long as they.
@@ -191,18 +202,26 @@ def test_a_dry_run_prints_counts_and_long_lines_are_cut_but_with_verbose(option,
     setattr(handler.common_settings, option, True)
     for _ in range(1 + (option == "dryrun")):  # Snakemake says the counts of a dry run twice
         tell(LogEvent.RUN_INFO, msg="counts", stats={"train": 1200, "draw": 3, "total": 1203})
-    for text in ("Using shell: bash", line, f"{line}yz"):
+    above, *updated = (
+        "(check individual jobs above for details)",
+        "input files updated by another job:",
+        "    draw",
+    )
+    reasons = "\n    ".join(["Reasons:", above, *updated])
+    for text in ("Using shell: bash", reasons, f"{line}yz", line + line):
         tell(None, msg=text)
     if option == "dryrun":
         handler.close()
     said = capsys.readouterr().err.splitlines()
     handler.close()
     if option == "verbose":
-        assert said == ["counts", "Using shell: bash", line, f"{line}yz"]
+        assert said == ["counts", "Using shell: bash", *reasons.split("\n"), f"{line}yz", line + line]
     else:
         assert [text.split() for text in said[:2]] == [["train", "1,200"], ["draw", "3"]]
         assert said[2] == "1,203 jobs; --verbose shows each, and why"
-        assert said[3:] == [line, f"{line} ... (2 more characters)"]
+        *reasons, short, cut = said[3:]
+        assert reasons == ["Reasons:", "    input files updated by another job:", "        draw"]
+        assert short == f"{line}yz" and cut == f"{line} ... (300 more characters)"
 
 
 def test_durations_are_printed_shortly():

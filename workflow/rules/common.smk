@@ -113,12 +113,16 @@ def shown(exhibits, *names):
 
 
 def part(group):
-    """The figures and tables for readers of one group, if this configuration has any, and the settings."""
-    groups = REPRODUCTION.exhibits.groups
-    return [
-        f"{FOLDER}/settings.json",
-        *(f"{FOLDER}/{file}" for file in getattr(groups.get(group), "files", ())),
-    ]
+    """An input function: the figures and tables for readers of one group, and the settings."""
+
+    def files(wildcards):
+        if group not in REPRODUCTION.exhibits.groups:
+            raise ValueError(
+                f"{group}: expected something to make under `{group}`; in this configuration there is none"
+            )
+        return [f"{FOLDER}/{file}" for file in ("settings.json", *REPRODUCTION.exhibits.groups[group].files)]
+
+    return or_end(files)
 
 
 def doubling(first):

@@ -70,11 +70,11 @@ rule language_model_gradients:
     output:
         origin=f"{FOLDER}/origin/language_model_gradients/{{model}}.json",
         table=f"{FOLDER}/runs/language_model_gradients/{{model}}/language_model_gradients.parquet",
-    params:
-        plan=planned("language_model_gradients/{model}"),
     log:
         f"{FOLDER}/logs/language_model_gradients/{{model}}.log",
     benchmark:
         f"{FOLDER}/benchmarks/language_model_gradients/{{model}}.tsv"
+    params:
+        plan=planned("language_model_gradients/{model}"),
     script:
         "../scripts/measure_gradients.py"

@@ -31,11 +31,7 @@ class Sequences(NamedTuple):
 def uniform(
     length: int, classes: int, majority_gap: int, number: int, rng: np.random.Generator
 ) -> list[Partition]:
-    """Draw `number` different admissible partitions of `length` at random; all such sets have equal probability.
-
-    An admissible partition writes `length` as a sum of 2 to `classes` positive whole numbers, the largest of which
-    exceeds the second largest by at least `majority_gap`.
-    """
+    """Draw `number` different admissible partitions of `length` at random; all such sets have equal probability."""
     admissible = count_admissible(length, classes, majority_gap)
     ranks = rng.choice(admissible, size=number, replace=False)
     return [admissible_partition(int(rank), length, classes, majority_gap) for rank in ranks]
@@ -76,11 +72,7 @@ DRAWS = {"depth_first": depth_first, "uniform": uniform}
 
 
 def generate(settings: MajorityData, seed: int) -> pd.DataFrame:
-    """Draw the data set of the majority task as `settings` say: a table with columns split, label and counts.
-
-    A row is a sequence: split is "train" or "test", label the majority class, and counts an array with the number of
-    tokens of each class.
-    """
+    """Draw the data set of the majority task as `settings` say: a table with columns split, label and counts."""
     rng = generator(Stream.MAJORITY_DATA, seed)
     partitions = DRAWS[settings.sampling](
         settings.sequence_length, settings.classes, settings.majority_gap, settings.partitions, rng
@@ -135,11 +127,7 @@ def label_randomly(
 def choose_test_rows(
     label: Int[np.ndarray, " sequences"], share: float, rng: np.random.Generator
 ) -> Bool[np.ndarray, " sequences"]:
-    """A mask that is True for test sequences, which are chosen one by one, as Brody et al. (2023) do.
-
-    Of the sequences with each label, the share `share`, a number from 0 to 1, is chosen, as nearly as possible.
-    Sequences made from one partition are then, nearly always, in both the training set and the test set.
-    """
+    """A mask that is True for test sequences, which are chosen one by one, as Brody et al. (2023) do."""
     shuffled = rng.permutation(len(label))
     by_label = shuffled[np.argsort(label[shuffled], kind="stable")]
     # Evenly spaced along the sorted labels: each label's share is exact to one row, the total exactly rounded.
@@ -152,9 +140,6 @@ def choose_test_rows(
 def choose_test_partitions(
     partitions: int, labellings: int, share: float, rng: np.random.Generator
 ) -> Bool[np.ndarray, " sequences"]:
-    """A mask that is True for test sequences, which are all sequences of some randomly chosen partitions.
-
-    Each of `partitions` partitions has `labellings` consecutive sequences; the share `share` (0 to 1) is chosen.
-    """
+    """A mask that is True for test sequences, which are all sequences of some randomly chosen partitions."""
     chosen = rng.permutation(partitions) < round(partitions * share)
     return np.repeat(chosen, labellings)

@@ -14,11 +14,7 @@ PREFERRED = (100, 125, 160, 200, 250, 320, 400, 500, 630, 800)
 
 
 def evaluation_steps(every: int | str, steps: int) -> frozenset[int]:
-    """The optimiser steps at which a run of `steps` steps is evaluated, among them step 0 and the last one.
-
-    `every` is the number of steps from one evaluation to the next, or "logarithmic" for about ten evaluations in each
-    decade: at steps 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32 and so on.
-    """
+    """The steps of evaluation, 0 and `steps` included: multiples of `every`, or ten a decade if it is "logarithmic"."""
     if every == LOGARITHMIC:
         decades = (10**decade for decade in range(len(str(steps))))
         chosen = {number * decade // 100 for decade in decades for number in PREFERRED}
@@ -59,11 +55,7 @@ def evaluate(
 def query_angle(
     queries: Float[Tensor, "classes d_model"], class_tokens: Float[Tensor, " classes"]
 ) -> tuple[float, float]:
-    """Mean and standard deviation of the angle between a token's query and the line of the ones vector, in degrees.
-
-    An angle is from 0 to 90. Both numbers are over tokens: row c of `queries` is the query of all tokens of class c,
-    and class_tokens[c] is the number of these tokens.
-    """
+    """Mean and standard deviation of the angle between a token's query and the line of the ones vector, in degrees."""
     queries = queries.double()
     cosine = queries.sum(dim=-1).abs() / (queries.norm(dim=-1) * queries.shape[-1] ** 0.5)
     angle = torch.rad2deg(torch.acos(cosine.clamp(max=1.0)))
@@ -75,11 +67,7 @@ def query_angle(
 def spread_of_attention(
     keys: Float[Tensor, "classes d_model"], queries: Float[Tensor, "classes d_model"]
 ) -> tuple[float, float]:
-    """The standard deviation of attention scores over keys, and the relative perplexity of attention.
-
-    Both are averages over queries; scores are inner products of queries and keys. The relative perplexity is that of a
-    query's softmax over the keys, divided by their number: 1 for equal attention, 1 / classes for attention to one key.
-    """
+    """Standard deviation of scores over keys, and perplexity of attention over the number of keys (1: equal)."""
     scores = queries.double() @ keys.double().T
     log_attention = torch.log_softmax(scores, dim=-1)
     perplexity = torch.exp(-(log_attention.exp() * log_attention).sum(dim=-1))
@@ -87,10 +75,7 @@ def spread_of_attention(
 
 
 def vectors_of(model: MajorityTransformer) -> pd.DataFrame:
-    """A table with the key and the query of each class of the majority task.
-
-    Columns: token (the class), kind ("key" or "query") and vector. All keys come first, then all queries.
-    """
+    """A table with the key and the query of each class of the majority task."""
     keys, queries = (x.detach().double().cpu().numpy() for x in model.keys_and_queries())
     return pd.concat(
         pd.DataFrame({"token": range(len(vectors)), "kind": kind, "vector": list(vectors)})

@@ -32,11 +32,7 @@ def as_tensors(sequences: Sequences) -> Batch:
 
 
 def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
-    """Make all parameters of `model` views of one flat vector, and return this vector.
-
-    Their gradients become views of the vector's gradient, so that Adam can take one step for all parameters. The vector
-    has the parameters in the order of `LossParameters`, then those of the norms before attention.
-    """
+    """Make all parameters of `model` views of one flat vector, and return this vector."""
     parameters = [*model.loss_parameters()[NORMED:], *model.norm_parameters()]
     flat = nn.Parameter(nn.utils.parameters_to_vector(parameters).detach())
     flat.grad = torch.zeros_like(flat)
@@ -50,11 +46,7 @@ def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
 
 
 def compiled_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
-    """Make a function that computes the loss of a training batch, and its gradient, by the compiled CPU kernel.
-
-    The function takes the class counts and the labels of the sequences. It returns the loss in nats per token and
-    writes the gradient to `flat.grad`, where `flat` is the result of flatten(model).
-    """
+    """Make a function that computes the loss of a training batch, and its gradient, by the compiled CPU kernel."""
     direct = model.loss_parameters()[NORMED:]
 
     def set_gradient(counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]):
@@ -74,9 +66,6 @@ def compiled_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " pa
 def compiled_loss(
     parameters: LossParameters, counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]
 ) -> tuple[float, int]:
-    """The loss of sequences in nats per token, and the number of correctly predicted tokens, by the CPU kernel.
-
-    A row of `counts` is a sequence: the number of its tokens of each class. `label` has its majority class.
-    """
+    """The loss of sequences in nats per token, and the number of correctly predicted tokens, by the CPU kernel."""
     arrays = [parameter.detach().numpy() for parameter in parameters]
     return kernel.loss_only(counts.numpy(), label.numpy(), arrays)

@@ -61,10 +61,7 @@ class MajorityTransformer(nn.Module):
         return [*self.layer.norm1.parameters(), *of_values]
 
     def loss_parameters(self) -> LossParameters:
-        """The model's parameters, and the embeddings after the norm before attention, as input for `pair_loss`.
-
-        They are part of autograd's graph, so gradients reach all parameters, those of the norm as well.
-        """
+        """The model's parameters, and the embeddings after the norm before attention, as input for `pair_loss`."""
         attention, layer = self.layer.self_attn, self.layer
         normed, normed_values = self.normed()
         return LossParameters(

@@ -40,10 +40,7 @@ class LossParameters(NamedTuple):
 
 
 def shapes(classes: int, d_model: int, d_ff: int) -> LossParameters:
-    """The shapes of a model's loss parameters, as a `LossParameters` with a shape in place of each array.
-
-    `classes` is the number of token classes; `d_model` and `d_ff` are the widths of the model.
-    """
+    """The shapes of a model's loss parameters, as a `LossParameters` with a shape in place of each array."""
     c, d, f = classes, d_model, d_ff
     return LossParameters(
         (c, d), (c, d), (c, d), (3 * d, d), (d, d), (d,), (d,), (d,), (f, d), (f,), (d, f), (d,)

@@ -46,10 +46,7 @@ class MajorityRun(NamedTuple):
 
 
 class TrainedRun(NamedTuple):
-    """The result of a training: the model, a table of its metrics, and a table of its keys and queries.
-
-    Columns that identify the run, such as its variant and seed, are not in the tables.
-    """
+    """The result of a training: the model, a table of its metrics, and a table of its keys and queries."""
 
     metrics: pd.DataFrame
     """Rows of table `majority_metrics`, one an evaluation: losses, accuracy, query angles, spread of attention."""
@@ -89,14 +86,7 @@ def train(
     data: Mapping[str, Sequences],
     checkpoint: Checkpoint | None = None,
 ) -> TrainedRun:
-    """Train the model that `run` describes on data["train"], and evaluate it on both data["train"] and data["test"].
-
-    If `checkpoint` is given, the state is saved to it every `settings.checkpoint_every` steps and at the end, and
-    training goes on from it if it exists already; the caller removes it. On one machine equal arguments give equal
-    results, to the byte, even after an interruption. Raises ValueError if the loss is not finite before training. If
-    the loss stops being finite during training, training ends: the metrics of later evaluations have infinite losses,
-    and the table of keys and queries has those before training only.
-    """
+    """Train the model that `run` describes on data["train"], and evaluate it on both data["train"] and data["test"]."""
     seed_torch(run.seed)
     model = MajorityTransformer(settings.classes, run.d_model, settings.d_ff or run.d_model, run.norm)
     initial = vectors_of(model).assign(checkpoint="initial")
@@ -141,10 +131,7 @@ def train(
 
 
 def batch_rows(rows: int, size: int, seed: int) -> Iterator[Int[np.ndarray, " batch"]]:
-    """Yield, without end, the indices of the sequences in one training batch after another.
-
-    In each epoch the indices from 0 to `rows` - 1 are shuffled and cut into batches of `size`; the last may be smaller.
-    """
+    """Yield, without end, the indices of the sequences in one training batch after another."""
     rng = generator(Stream.MAJORITY_BATCHES, seed)
     while True:
         order = rng.permutation(rows)
@@ -158,10 +145,7 @@ def write(
     device: str,
     out: Mapping[str, str | Path],
 ) -> None:
-    """Write the results of trained runs to the files out["weights"], out["vectors"] and out["metrics"].
-
-    Vectors are keys and queries. The job's `plan` and `device`, which names the processor, go into the metadata.
-    """
+    """Write the results of trained runs to the files out["weights"], out["vectors"] and out["metrics"]."""
     weights = {
         f"{run.name}/{name}": tensor
         for run, result in results.items()

@@ -10,11 +10,7 @@ from layernorm_roles.settings.random_keys import Law
 
 
 def table(settings: Law) -> pd.DataFrame:
-    """The table `gaussian_law`: how many Gaussian keys there must be for a given share of them to be unselectable.
-
-    A row is for one dimension d of the keys, one expected share, and one value of causal: whether a key's rivals are
-    only the keys before it. Column n is the smallest such number of keys; NaN if it exceeds `settings.largest`.
-    """
+    """The table `gaussian_law`: how many Gaussian keys there must be for a given share of them to be unselectable."""
     first, last = settings.dimensions
     dimensions = range(first, last + 1)
     progress = Progress("the law of widths", len(dimensions), "dimensions")
@@ -28,11 +24,7 @@ def table(settings: Law) -> pd.DataFrame:
 
 
 def keys_for(share: float, d: int, causal: bool, largest: int) -> int | None:
-    """The smallest number of Gaussian keys in R^d of which an expected share of at least `share` is unselectable.
-
-    The result is None if it exceeds `largest`. If `causal`, a key's rivals are only the keys before it. The share grows
-    with the number of keys, because one more key can make other keys unselectable, but never selectable.
-    """
+    """The smallest number of Gaussian keys in R^d of which an expected share of at least `share` is unselectable."""
 
     def expected_share(n: int) -> float:
         return expected_unselectable(n, d, causal) / n

@@ -26,11 +26,7 @@ from layernorm_roles.variants import maps
 
 
 def measure(plan: Mapping[str, Any], outputs: Mapping[str, str | Path]) -> None:
-    """Count unselectable Gaussian keys, and write the tables random_keys, random_keys_precision and gaussian_law.
-
-    `plan` has the settings, the seed of the matrices, and under "norms" a name for `norms.build` for each norm's name
-    in the tables. `outputs` has the path of each table.
-    """
+    """Count unselectable Gaussian keys, and write the tables random_keys, random_keys_precision and gaussian_law."""
     settings = RandomKeys.model_validate(plan["settings"])
     about = provenance(plan, "cpu", Stream.RANDOM_KEYS)
     tables = {
@@ -43,12 +39,7 @@ def measure(plan: Mapping[str, Any], outputs: Mapping[str, str | Path]) -> None:
 
 
 def table(settings: RandomKeys, seed: int, norms: Mapping[str, str]) -> pd.DataFrame:
-    """The table `random_keys`: how many keys of Gaussian matrices are unselectable, by norm, n and d.
-
-    For each n and d, `settings.matrices` matrices of n keys in R^d are drawn with `seed`; all norms get the same ones.
-    `norms` maps the name of a norm in the table to its name for `norms.build`; built-in norms have eps = 0. All is
-    computed in float64, and every certificate is verified.
-    """
+    """The table `random_keys`: how many keys of Gaussian matrices are unselectable, by norm, n and d."""
     for norm in norms.values():
         build(norm, settings.dimensions[0])  # an unusable one is refused before the work
     rows = []
@@ -60,12 +51,7 @@ def table(settings: RandomKeys, seed: int, norms: Mapping[str, str]) -> pd.DataF
 
 
 def precision_table(settings: RandomKeys, seed: int) -> pd.DataFrame:
-    """The table `random_keys_precision`: how many keys of Gaussian matrices are unselectable after LayerNorm.
-
-    A row is for one dtype of the keys and of LayerNorm's arithmetic, one eps of LayerNorm, and matrices of n keys in
-    R^d. If eps is positive, LayerNorm's outputs do not lie on a sphere: the smaller the variance of a key's entries,
-    the shorter is its output.
-    """
+    """The table `random_keys_precision`: how many keys of Gaussian matrices are unselectable after LayerNorm."""
     precision, rows = settings.precision, []
     for n, d, keys in _matrices(settings, seed, precision.dimensions, "random keys, precision"):
         for dtype in precision.dtypes:
@@ -106,10 +92,7 @@ def _matrices(
 
 
 def _row(norm: torch.nn.Module, keys: Float[np.ndarray, "matrices n d"]) -> dict[str, float | int]:
-    """Measured columns of table `random_keys` for matrices of keys after `norm`, in the precision of the keys.
-
-    min_margin is NaN if no key is selectable, and max_residual if none is unselectable.
-    """
+    """Measured columns of table `random_keys` for matrices of keys after `norm`, in the precision of the keys."""
     given = torch.from_numpy(keys)
     with torch.no_grad():
         normed = norm.to(given.dtype)(given).numpy()

@@ -1,8 +1,18 @@
 """Types of settings, with their bounds, that several sections of config.yaml share, and the base class of a section."""
 
+from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 
@@ -13,17 +23,20 @@ class Section(BaseModel):
         frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True, use_attribute_docstrings=True
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _keys_are_known(cls, entry: Any) -> Any:
+        for key, value in entry.items() if isinstance(entry, Mapping) else ():
+            if key not in cls.model_fields:
+                near = get_close_matches(str(key), cls.model_fields) or cls.model_fields
+                raise misfit_error(str(key), value, f"a known key: {', '.join(near)}")
+        return entry
+
 
 def misfit_error(key: str, value: Any, expected: str) -> PydanticCustomError:
-    """Return, for the caller to raise, a pydantic error "key = value: expected ..." for a setting.
-
-    It is meant for a setting that contradicts other settings. `expected` says in words what would be allowed.
-    """
-    return PydanticCustomError(
-        "combination",
-        "{key} = {value}: expected {expected}",
-        {"key": key, "value": repr(list(value) if isinstance(value, tuple) else value), "expected": expected},
-    )
+    """A pydantic error, for the caller to raise, on a key that is unknown or contradicts other settings."""
+    about = {"key": key, "value": list(value) if isinstance(value, tuple) else value, "expected": expected}
+    return PydanticCustomError("misfit", "expected {expected}", about)
 
 
 def refuse_indivisible(d_model: int, heads: int) -> None:

@@ -1,13 +1,11 @@
 """Turns the content of config.yaml into checked settings, or into an error that explains each fault in a sentence."""
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from textwrap import shorten
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import ValidationError
 
-from layernorm_roles.settings.base import Section
 from layernorm_roles.settings.reproduction import Settings
 
 NAMED = {
@@ -28,7 +26,7 @@ def load(config: Mapping[Any, Any]) -> Settings:
     try:
         settings = Settings.model_validate(complete)
     except ValidationError as error:
-        raise _unusable(_explained(error.errors(include_url=False), complete, config)) from None
+        raise _unusable(_explained(error, complete, config)) from None
     if faults := list(_norm_faults(settings)):
         raise _unusable(faults)
     return settings
@@ -39,7 +37,7 @@ def resolve(config: Mapping[Any, Any]) -> dict[Any, Any]:
 
     They are allowed in the sections majority, text, language_model and pretrained. `only: [a, b]` drops all entries of
     the section but a and b. `like: a` in an entry takes every key that the entry lacks from entry a; a mapping, such as
-    `seeds`, is taken as a whole. An entry is dropped if it is null or all numbers in its `seeds` are 0, and a variant
+    `seeds`, is taken as a whole. An entry is dropped if it is null or all its `seeds` are 0 or [], and a variant
     is dropped from `seeds` if its number is null. Raises ValueError if `only` or `like` names an entry that does not
     exist, or if all majority experiments, or all language models, are without seeds.
     """
@@ -63,7 +61,7 @@ def _resolved(section: str, written: Mapping[Any, Any]) -> dict[Any, Any]:
 
 def _without_runs(entry: Any) -> bool:
     seeds = entry.get("seeds") if isinstance(entry, Mapping) else None
-    return isinstance(seeds, Mapping) and all(n == 0 and n is not False for n in seeds.values())
+    return isinstance(seeds, Mapping) and all(n in (0, []) and n is not False for n in seeds.values())
 
 
 def _complete(section: str, name: Any, entries: Mapping[Any, Any], seen: tuple[Any, ...] = ()) -> Any:
@@ -92,88 +90,48 @@ def _unusable(faults) -> ValueError:
     return ValueError("the configuration is not usable:\n" + "\n".join(f"  {fault}" for fault in faults))
 
 
-def _explained(faults: list[Any], complete: Mapping[Any, Any], written: Mapping[Any, Any]) -> list[str]:
-    """One line for each key of the configuration with which pydantic found faults, in the order of the faults."""
-    places = [_place(fault, complete) for fault in faults]
-    expected_by_key: dict[str, list[str]] = {}
-    for fault, place in zip(faults, places, strict=True):
-        # pydantic counts the items that it accepts: a list of wrong items is too short for it besides.
-        if not (_is_inherited(place, places, written) or (fault["type"] == "too_short" and fault["input"])):
-            key, expected = _sentence(fault, place)
-            expected_by_key.setdefault(key, []).append(expected)
-    return [f"{key}: {', or: '.join(expected)}" for key, expected in expected_by_key.items()]
+def _explained(error: ValidationError, complete: Mapping[Any, Any], written: Mapping[Any, Any]) -> list[str]:
+    """One line for each key with which pydantic found faults: the key, its value, and what is allowed."""
+    faults = [_fault(fault, complete) for fault in error.errors(include_url=False)]
+    places, allowed = {place for place, _, _ in faults}, {}
+    for place, value, words in faults:
+        if not _is_inherited(place, places, written):
+            allowed.setdefault(".".join(place) + value, []).append(words)
+    return [f"{key}: {', or: '.join(words)}" for key, words in allowed.items()]
 
 
-def _place(fault: Mapping[Any, Any], value: Any) -> tuple[str, ...]:
-    """The keys, from the outermost on, at which pydantic's `fault` lies in the configuration `value`.
+def _fault(fault: Mapping[str, Any], config: Mapping[Any, Any]) -> tuple[tuple[str, ...], str, str]:
+    """The keys, from the outermost on, at which pydantic's `fault` lies, the text " = value", and pydantic's words.
 
     pydantic's path has further steps, as for a value of one of several classes or a single value in place of a list.
     """
-    names, loc = [], fault["loc"]
-    is_not_there = fault["type"] in ("missing", "invalid_key")  # the latter is no text
-    for part in loc[:-1] if is_not_there else loc:
-        inside = value if isinstance(value, Mapping) else range(len(value)) if isinstance(value, list) else ()
-        if part in inside:
-            names.append(str(part))
-            value = value[part]
+    place, inside, value, about = [], config, fault["input"], fault.get("ctx", {})
+    for part in fault["loc"]:
+        of_list = range(len(inside)) if isinstance(inside, list) else ()
+        if part in (inside if isinstance(inside, Mapping) else of_list):
+            place.append(str(part))
+            inside = inside[part]
     match fault["type"]:
-        case "missing" | "invalid_key":
-            names.append(str(loc[-1]))
-        case "combination":
-            names += fault["ctx"]["key"].split(".")
+        case "missing":
+            return (*place, str(fault["loc"][-1])), "", fault["msg"]
+        case "misfit":
+            place, value = [*place, *about["key"].split(".")], about["value"]
         case "union_tag_invalid" | "union_tag_not_found":
-            names.append(fault["ctx"]["discriminator"].strip("'"))
-    return tuple(names)
+            place.append(key := about["discriminator"].strip("'"))
+            value = value.get(key)
+    if fault["loc"][-1:] == ("[key]",):
+        place.pop()
+    return tuple(place), f" = {shorten(repr(value), 200, placeholder=' ...')}", fault["msg"]
 
 
-def _is_inherited(place: tuple[str, ...], places: list[tuple[str, ...]], written: Mapping[Any, Any]) -> bool:
-    """Whether the fault at `place` was taken over from another entry by `like`, where it is reported already."""
+def _is_inherited(place: tuple[str, ...], places: set[tuple[str, ...]], written: Mapping[Any, Any]) -> bool:
+    """Whether an entry took the fault at `place` over, by `like`, from an entry of which it is reported, too."""
     match place:
         case [section, name, key, *rest] if section in NAMED:
             if isinstance(entry := written[section].get(name), Mapping):
                 base = (section, entry.get("like"))
-                return key not in entry and (base in places or (*base, key, *rest) in places)
+                return key not in entry and not places.isdisjoint({base, (*base, key, *rest)})
     return False
-
-
-def _sentence(fault: Mapping[Any, Any], place: tuple[str, ...]) -> tuple[str, str]:
-    """The text "key = value" for the faulty value at `place`, and a text that says what is expected instead."""
-    key, value = ".".join(place), fault["input"]
-    match fault["type"]:
-        case "missing":
-            return key, "this key is missing"
-        case "extra_forbidden" | "invalid_key":
-            known = _known_keys(fault["loc"])
-            near = get_close_matches(place[-1], known)
-            return key, "unknown key; " + (
-                f"the nearest: {', '.join(near)}" if near else f"known: {', '.join(known)}"
-            )
-        case "combination":
-            return f"{key} = {fault['ctx']['value']}", f"expected {fault['ctx']['expected']}"
-        case "union_tag_invalid" | "union_tag_not_found":
-            expected = f"expected one of {fault['ctx'].get('expected_tags', 'gpt, bert')}"
-            return f"{key} = {value.get(place[-1])!r}", expected
-    if fault["loc"][-1] == "[key]":
-        return f"{'.'.join(place[:-1])}: the name {value!r}", fault["msg"]
-    return f"{key} = {shorten(repr(value), 200, placeholder=' ...')}", fault["msg"]
-
-
-def _known_keys(loc: tuple[Any, ...]) -> list[str]:
-    """The keys that are allowed where an unknown key was found; `loc` is the path to it in pydantic's error."""
-    here = [Settings]
-    for part in loc[:-1]:
-        fields = (section.model_fields[part] for section in here if part in section.model_fields)
-        here = [section for field in fields for section in _sections(field.annotation)] or here
-    others = (section.model_fields for section in here if loc[-1] not in section.model_fields)
-    return [*dict.fromkeys(name for fields in others for name in fields)]
-
-
-def _sections(annotation: Any) -> Iterator[type[Section]]:
-    """The settings classes that occur in the type annotation of a field."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        yield annotation
-    for inner in get_args(annotation):
-        yield from _sections(inner)
 
 
 def _norm_faults(settings: Settings) -> Iterator[str]:

@@ -23,10 +23,7 @@ Candidates = Sequence[tuple[int, list[int]]]
 
 
 def windows(tokens: list[int], shortest: int, longest: int) -> Iterator[list[int]]:
-    """Cut token ids into consecutive windows of `longest` tokens.
-
-    The last window may be shorter; it is left out if it has fewer than `shortest` tokens.
-    """
+    """Cut token ids into consecutive windows of `longest` tokens."""
     for start in range(0, len(tokens), longest):
         window = tokens[start : start + longest]
         if len(window) >= shortest:
@@ -61,11 +58,7 @@ def sentences(text: str) -> list[str]:
 
 
 def candidates(kind: str, settings: Contexts, texts: Sequence[str], tokenizer: Tokenizer) -> Candidates:
-    """The windows or sentences of `texts` whose number of tokens `settings` allow, in the order of `texts`.
-
-    `kind` is "long" for windows, or "sentences". `texts` are documents; for sentences from a source of their own, each
-    text is a sentence. Each result is a pair: the index in `texts` of the text that it comes from, and its token ids.
-    """
+    """The windows or sentences of `texts` whose number of tokens `settings` allow, in the order of `texts`."""
     if kind == "sentences" and not settings.source:
         pairs = [(document, sentence) for document, text in enumerate(texts) for sentence in sentences(text)]
     else:
@@ -81,11 +74,7 @@ def candidates(kind: str, settings: Contexts, texts: Sequence[str], tokenizer: T
 
 
 def choose(kind: str, found: Candidates, number: int, seed: int) -> pd.DataFrame:
-    """Choose `number` of the candidates `found` at random, and return them as rows of the table `contexts`.
-
-    The rows are in the order of `found`. The columns are texts (`kind`, "long" or "sentences"), context (numbers from
-    0), document (the index of its text), and tokens (a list of token ids).
-    """
+    """Choose `number` of the candidates `found` at random, and return them as rows of the table `contexts`."""
     order = generator(Stream.TEXT_SELECTION, seed, KINDS.index(kind)).permutation(len(found))
     rows = [(kind, context, *found[i]) for context, i in enumerate(sorted(order[:number]))]
     return pd.DataFrame(rows, columns=["texts", "context", "document", "tokens"])

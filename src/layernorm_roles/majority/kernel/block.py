@@ -16,11 +16,7 @@ from layernorm_roles.majority.kernel.products import add_products, add_sums, aff
 
 @inlined
 def load(pairs, used, c, words, label, b):
-    """Fill the class counts, weights and labels in `b`, a `PairBlock`, for 256 pairs (sequence, class `c`).
-
-    `pairs` (256,) has the index of each pair's sequence. Pairs from index `used` on only fill the block, with weight 0
-    in the loss. `words` has the class counts of all sequences, four in an int32, and `label` their majority classes.
-    """
+    """Fill the class counts, weights and labels in `b`, a `PairBlock`, for 256 pairs (sequence, class `c`)."""
     for p in range(BLOCK):
         b.label[p] = label[pairs[p]]
     for k in range(words.shape[1]):
@@ -89,10 +85,7 @@ def _add(x, out):
 
 @inlined
 def forward(c, w, b):
-    """Compute the logits for all pairs (sequence, class `c`) in the `PairBlock` `b`, and write them to b.logits.
-
-    `load` must have filled `b`. `w` is the `PairWeights` that `fold` made from the model's parameters.
-    """
+    """Compute the logits for all pairs (sequence, class `c`) in the `PairBlock` `b`, and write them to b.logits."""
     d = w.start.shape[1]
     affine(w.attention[c], b.zeros, b.counts, b.attended)
     _residual(w.start[c], b.attended, b.stream, b.mean)
@@ -218,11 +211,7 @@ def _residual_gradient(attended, d_y, d_attended):
 
 @inlined
 def backward(c, w, b, g):
-    """Add the gradient of the loss, summed over the tokens of all pairs (sequence, class `c`) in `b`, to `g`.
-
-    `b` is a `PairBlock` on which first `forward` and then `cross_entropy` were called. `w` is the `PairWeights` that
-    `forward` used, and `g` another `PairWeights`, for the gradient with respect to `w`.
-    """
+    """Add the gradient of the loss, summed over the tokens of all pairs (sequence, class `c`) in `b`, to `g`."""
     d = w.start.shape[1]
     _softmax_gradient(b.tokens, b.label, b.total, b.logits)
 

@@ -30,10 +30,7 @@ def loss_and_gradients(
 
 
 def loss_only(counts: Counts, label: Labels, parameters: Parameters) -> tuple[float, int]:
-    """The mean cross-entropy in nats per token, and the number of correctly predicted tokens, without gradients.
-
-    Arguments and errors are those of `loss_and_gradients`; the results equal its first two results.
-    """
+    """The mean cross-entropy in nats per token, and the number of correctly predicted tokens, without gradients."""
     loss, correct, tokens, _ = _sums(counts, label, parameters, with_gradient=False)
     return loss / tokens, correct
 
@@ -69,12 +66,7 @@ def _sums(
 
 @cached_njit(fastmath=FASTMATH, error_model="numpy")
 def _sweep(counts, words, label, t, block, gradients, with_gradient):
-    """The sums over a batch of the loss, of the tokens predicted correctly and of all tokens.
-
-    `counts` (batch, classes) are uint8, `words` their bytes, four in an int32, padded with zeros; `label` (batch,) is
-    int64; `t` is a `LossParameters` in float64. If `with_gradient`, the gradient of the first sum is added to those in
-    `gradients`, another one. Sums within a block have the dtype of `block`, a `PairBlock`.
-    """
+    """The sums over a batch of the loss, of the tokens predicted correctly and of all tokens."""
     loss, correct, tokens = 0.0, 0, 0
     (classes, d_model), d_ff = t.embedding.shape, len(t.b1)
     s = attend(t)

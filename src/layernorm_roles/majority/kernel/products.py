@@ -17,10 +17,7 @@ def _dot(quad, x, k, p):
 
 @inlined
 def affine(weight, bias, x, out):
-    """Write weight @ x + bias to `out` (rows, 256), with `weight` (rows, columns) and `x` (columns, 256).
-
-    `bias` has an entry for each row. rows must be a multiple of 2 (`ROWS`), and columns a multiple of 4 (`COLUMNS`).
-    """
+    """Write weight @ x + bias to `out` (rows, 256), with `weight` (rows, columns) and `x` (columns, 256)."""
     rows, columns = weight.shape
     for i in range(0, rows, ROWS):
         bias0, bias1 = bias[i], bias[i + 1]
@@ -44,12 +41,7 @@ def _plus(quad, y, x, k, p):
 
 @inlined
 def add_products(y, x, total):
-    """Add the matrix product y @ x.T to `total` (m, n), with `y` (m, 256) and `x` (n, 256).
-
-    The 256 columns belong to pairs of a sequence and a class. An entry of the product is summed over the pairs in the
-    dtype of `x`, and then added to `total` in the dtype of `total`. m must be a multiple of 2 (`ROWS`), and n a
-    multiple of 4 (`COLUMNS`).
-    """
+    """Add the matrix product y @ x.T to `total` (m, n), with `y` (m, 256) and `x` (n, 256)."""
     rows, columns = total.shape
     zero = x.dtype.type(0)
     for i in range(0, rows, ROWS):
@@ -65,10 +57,7 @@ def add_products(y, x, total):
 
 @inlined
 def add_sums(y, total):
-    """Add to each entry total[i] the sum of row y[i] over its 256 (`BLOCK`) columns.
-
-    `y` may have more rows than `total` has entries; the additional rows are ignored.
-    """
+    """Add to each entry total[i] the sum of row y[i] over its 256 (`BLOCK`) columns."""
     for i in range(len(total)):
         row = y.dtype.type(0)
         for p in range(BLOCK):
