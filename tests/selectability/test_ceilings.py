@@ -17,6 +17,9 @@ from layernorm_roles.selectability.ceilings import QueryEllipsoid, ceilings
 from layernorm_roles.selectability.certify import certify
 
 GAP = 1e-6
+ceilings_module = sys.modules[
+    "layernorm_roles.selectability.ceilings"
+]  # the package has the function of its name
 
 
 def softmax(scores):
@@ -289,11 +292,28 @@ def test_verification_refuses_a_query_outside_the_ellipsoid():
 
 
 @pytest.mark.parametrize("queries", [None, ellipsoid(6)])
-def test_blocks_and_parts_of_products_change_nothing(queries, monkeypatch):
+def test_blocks_threads_and_products_that_are_not_kept_change_nothing(queries, monkeypatch):
     keys = gaussian(150, 6)
     expected = checked(keys, queries)
-    for module in (ceilings_newton, ceilings_bounds):
-        monkeypatch.setattr(module, "SCORES", 2000)
-    monkeypatch.setattr(ceilings_newton, "_PRODUCTS", 1000)
+    for name, value in {"SCORES": 2000, "_PRODUCTS": 1000, "LARGE": 100}.items():
+        monkeypatch.setattr(ceilings_newton, name, value)
     found = checked(keys, queries)
     np.testing.assert_allclose([found.lower, found.upper], [expected.lower, expected.upper], rtol=1e-7)
+
+
+def test_keys_that_some_query_selects_take_no_newton_steps(monkeypatch):
+    """Their search grew with the square of the dimensions; it is left to the keys in the hull of the others."""
+    searched, minimise = [], ceilings_module.minimise
+    monkeypatch.setattr(
+        ceilings_module,
+        "minimise",
+        lambda problem, rows: searched.append(rows.tolist()) or minimise(problem, rows),
+    )
+    keys = gaussian(200, 8)
+    found = checked(np.r_[keys, keys[:3]])
+    inside = np.flatnonzero(certify(keys).verdict != "selectable")
+    selectable = np.delete(np.arange(200), inside)
+    # Rows of copies are searched once, in the order of numpy.unique.
+    assert len(inside) < 100 and [len(rows) for rows in searched] == [len(inside)]
+    copies = np.bincount(np.r_[np.arange(200), np.arange(3)])[selectable]
+    np.testing.assert_allclose(found.lower[selectable], 1 / copies, rtol=GAP)

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from layernorm_roles.heads.keys import keys_without_norm
 from layernorm_roles.heads.layer import Layer
 from layernorm_roles.schemas import ANY, AS_USED, CEILING_QUANTILES, CEILING_SHARES, NORM, OWN
-from layernorm_roles.selectability.ceilings import QueryEllipsoid, ceilings
+from layernorm_roles.selectability.ceilings import Ceilings, QueryEllipsoid, ceilings
+from layernorm_roles.selectability.threads import on_all_cores, one_thread_a_product
 
 HALF = 0.5
 """Attention weight beyond which the key that gets it has the highest score of all keys."""
@@ -43,24 +45,31 @@ def pairs(layer: Layer, normalised: Sequence[str]) -> pd.DataFrame:
     dimensions of a key, lower and upper (the bounds), received_max (the largest weight from a query of the text; NaN if
     "without norm").
     """
-    parts = []
+    parts, heads = [], list(range(len(layer.queries)))
+    with one_thread_a_product():
+        received = dict(zip(heads, on_all_cores(layer.received_max, heads), strict=True))
     for kind in normalised:
         stack = layer.keys if kind == AS_USED else keys_without_norm(layer)
-        anywhere = [] if stack is None else [ceilings(keys) for keys in stack]
-        for head in range(len(layer.queries)) if anywhere else ():
+        anywhere = [] if stack is None else [_verified(keys) for keys in stack]
+        for head in heads if anywhere else ():
             keys = stack[layer.key_head(head)]
             bounds_by_queries = {ANY: anywhere[layer.key_head(head)]}
             if (behind := queries_behind_norm(layer, head)) is not None:
-                bounds_by_queries[NORM] = ceilings(keys, behind)
+                bounds_by_queries[NORM] = _verified(keys, behind)
             n, d = keys.shape
-            received = layer.attention(head).max(axis=0) if kind == AS_USED else np.full(n, np.nan)
             columns = {"layer": layer.layer, "head": head, "position": np.arange(n), "normalised": kind}
-            columns |= {"n_keys": n, "dimensions": d, "received_max": received}
+            columns |= {"n_keys": n, "dimensions": d}
+            columns["received_max"] = received[head] if kind == AS_USED else np.nan
             for queries, bounds in bounds_by_queries.items():
-                bounds.verify(keys)
                 bounded = {"queries": queries, "lower": bounds.lower, "upper": bounds.upper}
                 parts.append(pd.DataFrame(columns | bounded))
     return pd.concat(parts, ignore_index=True)
+
+
+def _verified(keys: Float[np.ndarray, "n d"], queries: QueryEllipsoid | None = None) -> Ceilings:
+    bounds = ceilings(keys, queries)
+    bounds.verify(keys)
+    return bounds
 
 
 def summary(pairs: pd.DataFrame) -> pd.DataFrame:

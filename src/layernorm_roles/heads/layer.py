@@ -8,6 +8,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from layernorm_roles.script import Progress
+from layernorm_roles.slices import slices
+
+_SCORES = 2**16  # scores of a long text computed at once: half a MiB, which stays in a core's cache
 
 
 @dataclass(frozen=True)
@@ -118,12 +121,24 @@ class Layer:
         """
         return head // (len(self.queries) // len(self.keys))
 
-    def attention(self, head: int) -> Float[np.ndarray, "n n"]:
-        """The attention weight that each query (row) of query head `head` gives each key (column), as in the model."""
-        scores = self.queries[head] @ self.keys[self.key_head(head)].T * self.scaling
-        scores = np.where(self.visible, scores, -np.inf)
-        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        return weights / weights.sum(axis=-1, keepdims=True)
+    def attention(self, head: int, rows: slice = slice(None)) -> Float[np.ndarray, "queries n"]:
+        """The attention weight that each query (row) of query head `head` gives each key (column), as in the model.
+
+        `rows` takes some of the queries only.
+        """
+        weights = self.queries[head, rows] @ self.keys[self.key_head(head)].T
+        weights *= self.scaling
+        weights[~self.visible[rows]] = -np.inf
+        weights -= weights.max(axis=-1, keepdims=True)
+        np.exp(weights, out=weights)
+        weights /= weights.sum(axis=-1, keepdims=True)
+        return weights
+
+    def received_max(self, head: int) -> Float[np.ndarray, " n"]:
+        """The largest attention weight that each key gets from a query of head `head`."""
+        n = len(self.visible)
+        blocks = slices(n, _SCORES // n)
+        return np.max([self.attention(head, rows).max(axis=0) for rows in blocks], axis=0)
 
 
 def layers(model: Any, contexts: Mapping[int, Sequence[int]], what: str) -> Iterator[tuple[int, Layer]]:

@@ -37,8 +37,11 @@ from numpy.typing import ArrayLike
 from layernorm_roles.selectability import ceilings_bounds, coordinates
 from layernorm_roles.selectability.arrays import checked
 from layernorm_roles.selectability.ceilings_bounds import Bounds
-from layernorm_roles.selectability.ceilings_newton import CeilingProblem, minimise
+from layernorm_roles.selectability.ceilings_newton import CeilingProblem, clear_lead, minimise
 from layernorm_roles.selectability.ceilings_queries import QueryEllipsoid
+from layernorm_roles.selectability.certificates import SELECTABLE
+from layernorm_roles.selectability.certify import certify
+from layernorm_roles.selectability.threads import one_thread_a_product
 
 _AGREES = 1e-9  # relative difference that other processors' roundings may make when bounds are computed again
 
@@ -92,7 +95,8 @@ class Ceilings:
                 f"keys have {len(keys):,} rows of size {keys.shape[1]}: these ceilings are those of "
                 f"{self.query.shape[0]:,} rows of size {self.query.shape[1]}"
             )
-        bounds = _bounds(keys, self.queries, self.query, self.proof, self.null)
+        with one_thread_a_product():
+            bounds = _bounds(keys, self.queries, self.query, self.proof, self.null)
         holds = (bounds.lower >= self.lower * (1 - _AGREES)) & (bounds.upper <= self.upper * (1 + _AGREES))
         if self.queries is not None:
             holds &= (self.proof**2).sum(axis=1) <= 1 + 1e-12
@@ -124,19 +128,24 @@ def ceilings(keys: ArrayLike, queries: QueryEllipsoid | None = None) -> Ceilings
     keys = checked(keys, "keys", dimensions=2)
     null = coordinates.NULL[keys.dtype]
     keys = keys.astype(np.float64)
+    queries = None if queries is None else _matching(queries, keys.shape[1])
+    with one_thread_a_product():
+        query, proof = _search(keys, queries, null)
+        bounds = _bounds(keys, queries, query, proof, null)
+    return Ceilings(bounds.lower, bounds.upper, query, proof, queries, null)
+
+
+def _search(keys, queries, null) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n r"]]:
+    """For each key the query and the proof that `Ceilings` stores."""
     if queries is None:
         distinct = _Distinct(keys, null)
-        problem = CeilingProblem(distinct.whitened, np.log(distinct.copies), bounded=False)
-        query, proof = (distinct.for_data(solved)[distinct.place] for solved in minimise(problem))
-    else:
-        queries = _matching(queries, keys.shape[1])
-        centred = keys - keys.mean(axis=0)
-        problem = CeilingProblem(centred @ queries.axes, centred @ queries.centre, bounded=True)
-        proof, _ = minimise(problem)
-        proof /= np.maximum(1, np.sqrt((proof**2).sum(axis=1, keepdims=True)))
-        query = _queries_at(proof, queries)
-    bounds = _bounds(keys, queries, query, proof, null)
-    return Ceilings(bounds.lower, bounds.upper, query, proof, queries, null)
+        query, proof = (distinct.for_data(found)[distinct.place] for found in _over_all_queries(distinct))
+        return query, proof
+    centred = keys - keys.mean(axis=0)
+    problem = CeilingProblem(centred @ queries.axes, centred @ queries.centre, bounded=True)
+    proof, _ = minimise(problem, np.arange(len(keys)))
+    proof /= np.maximum(1, np.sqrt((proof**2).sum(axis=1, keepdims=True)))
+    return _queries_at(proof, queries), proof
 
 
 def _matching(queries: QueryEllipsoid, d: int) -> QueryEllipsoid:
@@ -166,6 +175,23 @@ class _Distinct:
         A query's scores stay equal, up to one constant that is added to all of them.
         """
         return np.ldexp(queries @ self.at.B[0], -self.at.exponent[0])
+
+
+def _over_all_queries(
+    distinct: _Distinct,
+) -> tuple[Float[np.ndarray, "m r"], Float[np.ndarray, "m r"]]:
+    """For each whitened key the best query and Newton's step from it, which is 0 for the keys that are selectable.
+
+    `certify` finds a query that puts a selectable key first, and a multiple of it gives the key all attention.
+    """
+    problem = CeilingProblem(distinct.whitened, np.log(distinct.copies), bounded=False)
+    certificates = certify(distinct.whitened)
+    first = (certificates.code == SELECTABLE) & certificates.queries.any(axis=1)
+    query, step = minimise(problem, np.flatnonzero(~first))
+    query[first] = certificates.queries[first]
+    lead = certificates.margin[first] * (abs(query[first]) @ abs(distinct.whitened).max(axis=0))
+    query[first] *= (clear_lead(problem.bias) / lead)[:, None]
+    return query, step
 
 
 def _queries_at(points, queries) -> Float[np.ndarray, "n d"]:

@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from layernorm_roles.selectability.ceilings_newton import LARGEST_SCORE, SCORES, softmax
+from layernorm_roles.selectability.ceilings_newton import LARGEST_SCORE, blocks_of, in_blocks, softmax
 from layernorm_roles.selectability.ceilings_queries import QueryEllipsoid
-from layernorm_roles.slices import slices
 
 _UNIT = np.finfo(np.float64).eps
 
@@ -45,9 +44,9 @@ def over_all_queries(
     n, d = keys.shape
     centred, logs = keys - keys.mean(axis=0), np.log(copies)
     size, spread = abs(centred).max(axis=0), abs(whitened).max(axis=0)
-    lower, upper = np.empty(n), np.empty(n)
-    for block in slices(n, SCORES // n):
-        rows = np.arange(n)[block]
+    lower, upper = np.empty(n), 1 / copies
+
+    def bound(rows: Int[np.ndarray, " b"]) -> None:
         own = np.arange(len(rows)), rows
         scores = query[rows] @ centred.T
         scores -= scores[own][:, None]
@@ -56,7 +55,8 @@ def over_all_queries(
         lower[rows] = np.exp(-(f + _rounding(f, score, n)))
 
         scores[own] = -np.inf
-        ahead = scores.max(axis=1) < -score
+        behind = scores.max(axis=1) >= -score
+        rows, p = rows[behind], p[behind]
         along = step[rows] @ centred.T
         weights = p * np.maximum(1 + along - (p * along).sum(axis=1, keepdims=True), 0)
         weights /= weights.sum(axis=1, keepdims=True)
@@ -64,9 +64,11 @@ def over_all_queries(
         residual = abs(weights @ whitened - whitened[rows]) + (n + 8) * _UNIT * spread
         residual = np.divide(residual, spread, out=np.zeros_like(residual), where=spread > 0).max(axis=1)
         allowance = LARGEST_SCORE * residual + (n + 16) * _UNIT * (1 + np.log(copies.sum()))
-        proved = np.minimum(np.exp(np.minimum(allowance - entropy, 0)), 1 / copies[rows])
+        proved = np.exp(np.minimum(allowance - entropy, 0))
         # A query that gives more than is proved has scores beyond the reach of the proof.
-        upper[rows] = np.where(ahead | (lower[rows] > proved), 1 / copies[rows], proved)
+        upper[rows] = np.where(lower[rows] > proved, upper[rows], np.minimum(proved, upper[rows]))
+
+    in_blocks(n, bound, blocks_of(np.arange(n), n))
     return Bounds(lower, upper)
 
 
@@ -89,8 +91,9 @@ def over_ellipsoid(
     slope = float(np.sqrt((queries.axes**2).sum(axis=1)) @ size)
     unit = 4 * (d + queries.axes.shape[1] + 3) * _UNIT
     lower, upper = np.empty(n), np.empty(n)
-    for block in slices(n, SCORES // n):
-        rows = np.arange(n)[block]
+
+    @np.errstate(over="ignore")  # a thread of its own has its own state
+    def bound(rows: Int[np.ndarray, " b"]) -> None:
         score = unit * ((abs(queries.centre) + abs(query[rows] - queries.centre)) @ size)
         f, _ = _minus_log_softmax(centred, query[rows], rows)
         lower[rows] = np.exp(-(f + _rounding(f, score, n)))
@@ -102,6 +105,8 @@ def over_ellipsoid(
         allowance = _rounding(f, score, n)
         allowance += slope * (8 * _rounding(f, score, n) + 2 * (n + d + 8) * _UNIT)
         upper[rows] = np.minimum(np.exp(-(f - fall - allowance)), 1)
+
+    in_blocks(n, bound, blocks_of(np.arange(n), n))
     return Bounds(lower, upper)
 
 

@@ -5,13 +5,17 @@ f_i(u) = log sum_j exp(u.(z_j - z_i) + b_j - b_i), over all u or over the unit b
 gradient is E_p[z] - z_i and its curvature the covariance of z. Second moments are one matrix product for many keys.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from layernorm_roles.compiling import compilation_notice
 from layernorm_roles.selectability.ceilings_steps import minimise_models
+from layernorm_roles.selectability.leads import LARGE
+from layernorm_roles.selectability.threads import on_all_cores
 from layernorm_roles.slices import slices
 
 LARGEST_SCORE = 1e4
@@ -26,7 +30,9 @@ _NOISE = 1e-12  # of its score, added up over coordinates: a smaller lead may be
 _CLOSE = 1e-5  # squared length of a step, in the metric of the curvature, below which a proof is tried
 SCORES = 2**16
 """Number of float64 scores that are held in memory at once, few enough to stay in a core's cache."""
-_PRODUCTS = 2**23  # products of coordinates held at once
+_PRODUCTS = (
+    2**22
+)  # products of coordinates kept for all searches: more would come from memory for each of them
 
 
 @dataclass(frozen=True)
@@ -70,24 +76,38 @@ class _Searches:
         return len(self.own)
 
 
-def minimise(problem: CeilingProblem) -> tuple[Float[np.ndarray, "n r"], Float[np.ndarray, "n r"]]:
-    """For each key, find a query u that gives it nearly the largest possible attention, and Newton's step from u.
+def minimise(
+    problem: CeilingProblem, rows: Int[np.ndarray, " k"]
+) -> tuple[Float[np.ndarray, "n r"], Float[np.ndarray, "n r"]]:
+    """For each of k keys `rows`, find a query u that gives it nearly the most attention, and Newton's step from u.
 
-    Both arrays have a row for each key. A search ends if the lower and upper bounds of `ceilings_bounds` meet, or after
-    100 steps; with unbounded queries, also when the key has a clear lead. An unbounded query that puts its key first is
-    lengthened until other keys get next to none; its step is 0. All steps are 0 if queries are bounded.
+    Both arrays have a row for each key; those of the other keys are 0. A search ends if the lower and upper bounds of
+    `ceilings_bounds` meet, or after 100 steps; with unbounded queries, also when the key has a clear lead. A query that
+    puts its key first is then lengthened, and its step is 0. All steps are 0 if queries are bounded.
     """
     n, r = problem.keys.shape
     points, steps = np.zeros((n, r)), np.zeros((n, r))
+    if not len(rows):
+        return points, steps
     second_moments = _SecondMoments(problem.keys)
-    at_once = max(8, min(SCORES // n, _PRODUCTS // (r * (r + 1) // 2)))
     with compilation_notice("the search for ceilings", 10):
-        for block in slices(n, at_once):
-            _minimise_block(problem, second_moments, np.arange(n)[block], points, steps)
+        search = partial(_minimise_block, problem, second_moments, points, steps)
+        in_blocks(n, search, blocks_of(rows, n, least=8))
     return points, steps
 
 
-def _minimise_block(problem, second_moments, rows, points, steps) -> None:
+def blocks_of(rows: Int[np.ndarray, " k"], n: int, least: int = 1) -> list[Int[np.ndarray, " b"]]:
+    """The rows in blocks whose scores with n keys fit a core's cache, of at least so many rows."""
+    return [rows[part] for part in slices(len(rows), max(least, SCORES // n))]
+
+
+def in_blocks(n: int, call: Callable, blocks: list) -> None:
+    """Call `call` with each block of a problem of n keys; from 2,048 keys on all cores."""
+    for _ in (on_all_cores if n >= LARGE else map)(call, blocks):
+        pass
+
+
+def _minimise_block(problem, second_moments, points, steps, rows) -> None:
     at = _start(problem, rows)
 
     def retire(ended):
@@ -148,14 +168,18 @@ def _separated(problem: CeilingProblem, at: _Searches) -> Bool[np.ndarray, " b"]
     return runner_up - problem.bias.min() + problem.bias[at.own] < -_LEAD
 
 
+def clear_lead(bias: Float[np.ndarray, " n"]) -> float:
+    """The lead, without biases, with which a key leaves a share of about 1e-7 to all others."""
+    return float(np.log(np.exp(bias).sum() / _SHARE_LEFT))
+
+
 def _lengthen(problem: CeilingProblem, at: _Searches) -> None:
-    """Lengthen each query that puts its key first until the others get a share of about 1e-7, and set its step to 0."""
+    """Lengthen each query that puts its key first to a `clear_lead`, and set its step to 0."""
     scores = at.scores - (problem.bias - problem.bias[at.own, None])
     scores[np.arange(len(at)), at.own] = -np.inf
     lead = -scores.max(axis=1)
     leads = lead > _NOISE * (abs(at.u) @ abs(problem.keys).max(axis=0))
-    enough = np.log(np.exp(problem.bias).sum() / _SHARE_LEFT)
-    at.u[leads] *= np.maximum(enough / lead[leads], 1)[:, None]
+    at.u[leads] *= np.maximum(clear_lead(problem.bias) / lead[leads], 1)[:, None]
     at.step[leads] = 0
 
 
@@ -202,20 +226,16 @@ def _line_search(problem: CeilingProblem, at: _Searches) -> None:
 
 
 class _SecondMoments:
-    """Computes E[z_a z_c] of keys z weighted by attention, for all pairs a >= c of coordinates, as a matrix product."""
+    """E[z_a z_c] of keys z weighted by attention, for all pairs a >= c of coordinates."""
 
     def __init__(self, keys: Float[np.ndarray, "n r"]):
         self.keys = keys
         self.a, self.c = np.tril_indices(keys.shape[1])
-        width = max(1, _PRODUCTS // len(keys))
-        self.parts = [slice(k, k + width) for k in range(0, len(self.a), width)]
-        # Products that do not fit at once are made again for every call.
-        self.all_products = self._products(self.parts[0]) if len(self.parts) == 1 else None
-
-    def _products(self, part: slice) -> Float[np.ndarray, "n pairs"]:
-        return self.keys[:, self.a[part]] * self.keys[:, self.c[part]]
+        # One matrix product for all searches, as long as the products of coordinates can be kept.
+        self.products = keys[:, self.a] * keys[:, self.c] if len(keys) * len(self.a) <= _PRODUCTS else None
 
     def __call__(self, attention: Float[np.ndarray, "b n"]) -> Float[np.ndarray, "pairs b"]:
-        if self.all_products is not None:
-            return self.all_products.T @ attention.T
-        return np.concatenate([self._products(part).T @ attention.T for part in self.parts])
+        if self.products is not None:
+            return self.products.T @ attention.T
+        moments = (((self.keys.T * weights) @ self.keys)[self.a, self.c] for weights in attention)
+        return np.stack(list(moments), axis=1)

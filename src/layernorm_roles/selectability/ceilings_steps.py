@@ -33,7 +33,7 @@ class _Work(NamedTuple):
     slope: np.ndarray  # (lanes,) minus half the derivative of |v|^2 by the shift
 
 
-@cached_njit(fastmath={"contract"}, error_model="numpy")
+@cached_njit(fastmath={"contract"}, error_model="numpy", nogil=True)
 def minimise_models(second, mean, gradient, point, shift, bounded):
     """Move each of b points to the minimum of a quadratic model, or to its minimum in the unit ball if `bounded`.
 
