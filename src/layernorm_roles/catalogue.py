@@ -25,13 +25,13 @@ _KEYS = ("compiling.py", "heads", "ones_direction.py", "selectability", "slices.
 _TEXT = ("settings/text.py", "text")
 _MAJORITY = ("partitions.py", "settings/majority.py")
 _LANGUAGE_MODEL = (*_GROUND, *_NETWORKS, *_TEXT, "language_model", "settings/language_model.py")
-_STATEMENT = (*_GROUND, *_NETWORKS, "settings/statements.py", "statements")
 _EVIDENCE = (*_GROUND, "evidence/analysis", "evidence/legends.py", "gaussian_keys.py", "variants.py")
 _SHOWN = (
     *_EVIDENCE,
     *"evidence/claims evidence/draw.py evidence/figures evidence/tables shown.py shown.yaml".split(),
 )
 _TORCH = ("numba", "numpy", "torch")
+_STATEMENT = Stage((*_GROUND, *_NETWORKS, "settings/statements.py", "statements", "text"), _TORCH)
 _DRAWN = ("matplotlib", "numpy", "pandas", "pillow", "scipy", "seaborn")
 
 STAGES = {
@@ -49,11 +49,7 @@ STAGES = {
         (*_GROUND, *_NETWORKS, *_KEYS, "pretrained", "settings/pretrained.py", "text"),
         (*_TORCH, "scipy", "transformers"),
     ),
-    "geometry": Stage(_STATEMENT, _TORCH),
-    "fusion": Stage(_STATEMENT, _TORCH),
-    "placement": Stage((*_STATEMENT, "text"), _TORCH),
-    "batch_dependence": Stage(_STATEMENT, _TORCH),
-    "score_scale": Stage(_STATEMENT, (*_TORCH, "scipy")),
+    **dict.fromkeys(("geometry", "fusion", "placement", "batch_dependence", "score_scale"), _STATEMENT),
     "tables": Stage(_GROUND),
     "claims": Stage((*_EVIDENCE, "evidence/claims"), ("numpy", "pandas", "scipy")),
     "draw": Stage(_SHOWN, _DRAWN),

@@ -181,7 +181,7 @@ class Given(dict):
 
 
 INPUT = Given(parts=["p"], tables=["in/a.parquet"], figures=["f"], again=["x/y/again/parquet/a.parquet"])
-OUTPUT = Given((name, f"x/out/{name}") for name in "measured cloud table comparisons report findings".split())
+OUTPUT = Given((name, f"x/out/{name}") for name in "table comparisons report findings".split())
 OUTPUT |= {"claims": "x/y/parquet/a", "manifest": "x/y/data/text/words/manifest.json", "origin": "o"}
 PARAMS = Given(folder="x/y", against="x/z", kept="x/published", plan=PLAN)
 TABLES, TEXT, COMPARED = {"a": Path("in/a.parquet")}, Path("x/y/data/text/words"), "x/y/tables/compare_z"
@@ -192,7 +192,7 @@ CALLS = {
     "compare": ("evidence.tables.compare.compare", "x/y", "x/z", f"{COMPARED}.csv", f"{COMPARED}.md"),
     "draw": ("evidence.draw.draw_groups", PLAN, INPUT.tables, [path for path in OUTPUT if path != "o"]),
     "judge_claims": ("evidence.claims.judge_files", TABLES, *JUDGED),
-    "measure_geometry": ("statements.geometry.write", PLAN, OUTPUT.measured, OUTPUT.cloud),
+    "measure_statements": ("statements.measure.write", PLAN, INPUT, OUTPUT),
     "prepare_text": ("text.prepare.prepare", example(Text), TEXT, 5, Path("x/y/data/downloads")),
     "publish": ("evidence.page.publish.publish", PLAN, "x/y", "x/published"),
     "train_language_model": ("language_model.train.train_batch", PLAN, INPUT, OUTPUT, 3),

@@ -1,75 +1,35 @@
 # What other documents than the paper say about LayerNorm: small experiments, each with its tables.
+from layernorm_roles.catalogue import TABLES
+
 SAMPLES = [f"{RUN}/runs/measure/{batch}/samples.safetensors" for batch in THIS.sampled]
+TEXT = THIS.text_files(THIS.settings.statements.placement.text)
 
+for STATEMENT in ("geometry", "fusion", "batch_dependence", "score_scale"):
 
-rule geometry:
-    input:
-        plan=f"{RUN}/plan/geometry.json",
-        done=done("geometry"),
-    output:
-        origin=f"{RUN}/origin/geometry.json",
-        measured=f"{RUN}/parquet/geometry.parquet",
-        cloud=f"{RUN}/parquet/geometry_cloud.parquet",
-    log:
-        f"{RUN}/logs/geometry.log",
-    benchmark:
-        f"{RUN}/benchmarks/geometry.tsv"
-    script:
-        "../scripts/measure_geometry.py"
-
-
-rule batch_dependence:
-    input:
-        plan=f"{RUN}/plan/batch_dependence.json",
-        done=done("batch_dependence"),
-    output:
-        origin=f"{RUN}/origin/batch_dependence.json",
-        table=f"{RUN}/parquet/batch_dependence.parquet",
-    log:
-        f"{RUN}/logs/batch_dependence.log",
-    benchmark:
-        f"{RUN}/benchmarks/batch_dependence.tsv"
-    script:
-        "../scripts/measure_batch_dependence.py"
-
-
-rule fusion:
-    input:
-        plan=f"{RUN}/plan/fusion.json",
-        done=done("fusion"),
-        samples=ancient(SAMPLES),
-    output:
-        origin=f"{RUN}/origin/fusion.json",
-        table=f"{RUN}/parquet/fusion.parquet",
-    log:
-        f"{RUN}/logs/fusion.log",
-    benchmark:
-        f"{RUN}/benchmarks/fusion.tsv"
-    script:
-        "../scripts/measure_fusion.py"
-
-
-rule score_scale:
-    input:
-        plan=f"{RUN}/plan/score_scale.json",
-        done=done("score_scale"),
-    output:
-        origin=f"{RUN}/origin/score_scale.json",
-        table=f"{RUN}/parquet/score_scale.parquet",
-    log:
-        f"{RUN}/logs/score_scale.log",
-    benchmark:
-        f"{RUN}/benchmarks/score_scale.tsv"
-    script:
-        "../scripts/measure_score_scale.py"
+    rule:
+        name:
+            STATEMENT
+        input:
+            plan=f"{RUN}/plan/{STATEMENT}.json",
+            done=done(STATEMENT),
+            samples=ancient(SAMPLES if STATEMENT == "fusion" else []),
+        output:
+            **{table: f"{RUN}/parquet/{table}.parquet" for table in TABLES if TABLES[table] == STATEMENT},
+            origin=f"{RUN}/origin/{STATEMENT}.json",
+        log:
+            f"{RUN}/logs/{STATEMENT}.log",
+        benchmark:
+            f"{RUN}/benchmarks/{STATEMENT}.tsv"
+        script:
+            "../scripts/measure_statements.py"
 
 
 rule placement:
     input:
         plan=f"{RUN}/plan/placement/{{placement}}.json",
         done=done("placement/{placement}"),
-        manifest=ancient(THIS.text_files(THIS.settings.statements.placement.text)["manifest"]),
-        text=ancient([*THIS.text_files(THIS.settings.statements.placement.text).values()]),
+        manifest=ancient(TEXT["manifest"]),
+        text=ancient([*TEXT.values()]),
     output:
         origin=f"{RUN}/origin/placement/{{placement}}.json",
         placement=f"{RUN}/runs/placement/{{placement}}/placement.parquet",
@@ -83,4 +43,4 @@ rule placement:
         mem_mb=doubling(2000),
         runtime=doubling(60),
     script:
-        "../scripts/train_placement.py"
+        "../scripts/measure_statements.py"
