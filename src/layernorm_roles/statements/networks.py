@@ -98,39 +98,27 @@ def measure(
     windows = probe_windows(tokens, settings.context_length, seeds[0])
     runs, curves, probes = [*product(settings.learning_rates, seeds)], [], []
     for depth, residual in product(settings.depths, (True, False)):
-        probed = depth <= PROBED_UP_TO
-        if not residual and not probed:
+        if not residual and depth > PROBED_UP_TO:
             continue
-        named = {"placement": placement, "depth": depth}
-        place = {**named, "residual": residual, "context_length": settings.context_length}
         networks = {run: Network(settings, placement, depth, residual, run[1]) for run in runs}
-        probes += _probe(networks, windows, **place, step=0) if probed else []
+        probed = networks.values() if depth <= PROBED_UP_TO else ()
+        before = [position_accuracy(each, windows) for each in probed]
         losses = train(networks, tokens, settings.steps, f"placement {placement} depth {depth}")
-        probes += _probe(networks, windows, **place, step=settings.steps) if probed else []
-        if residual:
-            steps = range(settings.steps)
-            curves += [
-                _rows(run, **named, step=steps, train_loss=curve)
-                for run, curve in zip(runs, losses, strict=True)
-            ]
-    untrained = untrained_gradients(settings, tokens, placement, untrained_seeds)
+        after = [position_accuracy(each, windows) for each in probed]
+        for number, (rate, seed) in enumerate(runs):
+            run = {"placement": placement, "depth": depth, "learning_rate": rate, "seed": seed}
+            if residual:
+                steps = range(settings.steps)
+                curves.append(pd.DataFrame({**run, "step": steps, "train_loss": losses[number]}))
+            run |= {"residual": residual, "context_length": settings.context_length}
+            for step, shares in ((0, before), (settings.steps, after)) if probed else ():
+                place = {"step": step, "layer": range(1, depth + 1)}
+                probes.append(pd.DataFrame({**run, **place, "position_accuracy": shares[number]}))
     return {
         "placement": pd.concat(curves, ignore_index=True),
         "position_probe": pd.concat(probes, ignore_index=True),
-        "untrained_gradients": untrained,
+        "untrained_gradients": untrained_gradients(settings, tokens, placement, untrained_seeds),
     }
-
-
-def _rows(run: Run, **columns: object) -> pd.DataFrame:
-    return pd.DataFrame({"learning_rate": run[0], "seed": run[1], **columns})
-
-
-def _probe(networks: Mapping[Run, Network], windows: Tensor, **columns: object) -> list[pd.DataFrame]:
-    shares = {run: position_accuracy(network, windows) for run, network in networks.items()}
-    return [
-        _rows(run, **columns, layer=range(1, len(share) + 1), position_accuracy=share)
-        for run, share in shares.items()
-    ]
 
 
 def train(
@@ -203,7 +191,7 @@ def _named(fitted: Float[Tensor, "windows tokens d"], judged: Float[Tensor, "win
         torch.cat([part, torch.ones_like(part[..., :1])], dim=-1).flatten(0, 1) for part in (fitted, judged)
     )
     if not (x.isfinite().all() and y.isfinite().all()):
-        return np.nan
+        return np.nan  # it diverged
     places = torch.arange(fitted.shape[1]).repeat(len(fitted))
     moments = x.T @ x
     moments += RIDGE * moments.diagonal().mean() * torch.eye(len(moments), dtype=x.dtype)
