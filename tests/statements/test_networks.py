@@ -25,39 +25,31 @@ def network(placement="pre", residual=True, seed=3, settings=SETTINGS, depth=DEP
 
 def by_hand(network, placement, residual, windows):
     """The streams before every layer and the mean loss, from the formulas and the network's weights."""
-    of = dict(network.named_parameters())
-    x, streams = of["token.weight"][windows[:, :-1]] + of["position.weight"], []
+    of, streams = dict(network.named_parameters()), []
+    x = of["token.weight"][windows[:, :-1]] + of["position.weight"]
     hidden = torch.ones(T, T, dtype=torch.bool).triu(1)
 
-    def linear(y, name, weight="weight"):
-        return y @ of[f"{name}{weight}"].T + of[f"{name}{weight.replace('weight', 'bias')}"]
+    def linear(y, name, joint="."):
+        return y @ of[f"{name}{joint}weight"].T + of[f"{name}{joint}bias"]
 
-    def norm(y, name):
-        if placement == "none":
+    def norm(y, name, where):
+        if placement != where:
             return y
         y = y - y.mean(-1, keepdim=True)
         return (
             y / (y.square().mean(-1, keepdim=True) + 1e-5).sqrt() * of[f"{name}.weight"] + of[f"{name}.bias"]
         )
 
-    def attention(y, at):
-        qkv = linear(y, f"{at}self_attn.in_proj_").chunk(3, -1)
-        q, k, v = (z.unflatten(-1, (HEADS, -1)).transpose(1, 2) for z in qkv)
-        scores = (q @ k.mT / (D / HEADS) ** 0.5).masked_fill(hidden, -torch.inf)
-        return linear((scores.softmax(-1) @ v).transpose(1, 2).flatten(2), f"{at}self_attn.out_proj.")
-
-    def feed_forward(y, at):
-        return linear(linear(y, f"{at}linear1.").clamp(min=0), f"{at}linear2.")
-
-    for layer in range(len(network.layers)):
+    for at in (f"layers.{number}." for number in range(len(network.layers))):
         streams.append(x)
-        for number, part in enumerate((attention, feed_forward), 1):
-            at = f"layers.{layer}."
-            y = part(norm(x, f"{at}norm{number}") if placement == "pre" else x, at)
-            x = x * residual + y
-            x = norm(x, f"{at}norm{number}") if placement == "post" else x
-    x = norm(x, "norm") if placement == "pre" else x
-    logits = x @ of["readout.weight"].T
+        qkv = linear(norm(x, f"{at}norm1", "pre"), f"{at}self_attn.in_proj", "_").chunk(3, -1)
+        q, k, v = (z.unflatten(-1, (HEADS, -1)).transpose(1, 2) for z in qkv)
+        weights = (q @ k.mT / (D / HEADS) ** 0.5).masked_fill(hidden, -torch.inf).softmax(-1)
+        y = linear((weights @ v).transpose(1, 2).flatten(2), f"{at}self_attn.out_proj")
+        x = norm(x * residual + y, f"{at}norm1", "post")
+        y = linear(norm(x, f"{at}norm2", "pre"), f"{at}linear1").clamp(min=0)
+        x = norm(x * residual + linear(y, f"{at}linear2"), f"{at}norm2", "post")
+    logits = norm(x, "norm", "pre") @ of["readout.weight"].T
     return streams, (logits.logsumexp(-1) - logits.gather(-1, windows[:, 1:, None])[..., 0]).mean()
 
 

@@ -185,16 +185,16 @@ def test_the_shape_deviates_where_outputs_do_and_what_is_no_number_is_infinitely
     assert largest == [torch.inf, torch.inf, 3]
 
 
-def test_cloud_stages():
+def test_the_cloud_is_where_each_step_moves_it():
     drawn = generator(Stream.GEOMETRY_CLOUD, 4).standard_normal((400, 3))
-    x = drawn * [1.2, 0.7, 0.5] + [0.6, 0.2, 0.4]
-    known = {("layernorm", "x"): x, ("rmsnorm", "x"): x}
-    known["layernorm", "f"] = x - x.mean(axis=1, keepdims=True)
-    for norm, before in (("layernorm", "f"), ("rmsnorm", "x")):
-        y = known[norm, before]
-        known[norm, "g"] = y / np.sqrt((y**2).mean(axis=1, keepdims=True))
-        known[norm, "h"] = known[norm, "g"] * (1.4, 0.9, 0.5)
-    known["layernorm", "h"] = known["layernorm", "h"] + (0.6, -0.3, 0.8)
+    x, known = drawn * [1.2, 0.7, 0.5] + [0.6, 0.2, 0.4], {}
+    for norm, f, bias in (
+        ("layernorm", x - x.mean(axis=1, keepdims=True), (0.6, -0.3, 0.8)),
+        ("rmsnorm", x, 0),
+    ):
+        g = f / np.sqrt((f**2).mean(axis=1, keepdims=True))
+        steps = {"x": x, "f": f, "g": g, "h": g * (1.4, 0.9, 0.5) + bias}
+        known |= {(norm, step): points for step, points in steps.items() if (norm, step) != ("rmsnorm", "f")}
     cloud = geometry.cloud(4).set_index(["norm", "stage"])
     assert {*cloud.index} == {*known}
     for key, points in known.items():
