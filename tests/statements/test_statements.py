@@ -185,6 +185,12 @@ def test_the_shape_deviates_where_outputs_do_and_what_is_no_number_is_infinitely
     assert largest == [torch.inf, torch.inf, 3]
 
 
+def test_the_shape_is_computed_up_to_a_size(monkeypatch):
+    monkeypatch.setattr(geometry, "AXES_UP_TO", 3)
+    found = geometry.measure(SETTINGS, seed=0)
+    assert {*found[found.input_norm.isna()].n} == {2, 3} and {*found.n} == {2, 3, 16}
+
+
 def test_the_cloud_is_where_each_step_moves_it():
     drawn = generator(Stream.GEOMETRY_CLOUD, 4).standard_normal((400, 3))
     x, known = drawn * [1.2, 0.7, 0.5] + [0.6, 0.2, 0.4], {}

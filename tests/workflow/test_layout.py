@@ -17,7 +17,7 @@ from checkouts import ROOT, snakemake
 from default_settings import example
 
 import layernorm_roles
-from layernorm_roles import batches, reproduction
+from layernorm_roles import batches, catalogue, reproduction
 from layernorm_roles.settings.text import Text
 
 
@@ -116,6 +116,7 @@ def test_profiles_for_clusters_have_all_that_the_default_one_has():
     different = {key for key in CLUSTER if slurm[key] != generic[key]}
     assert different == {"executor", "default-resources"} and default["keep-going"]
     rules = re.findall(r"(?m)^ *(?:use rule \w+ as|rule) (\w+)", "".join(file.read_text() for file in RULES))
+    rules += catalogue.STAGES  # a rule of a loop has its stage's name
     assert {*rules} >= {*slurm["groups"]} and {*slurm["groups"].values()} == {*slurm["group-components"]}
     assert not {"majority_train", "language_model_train", "text", "pretrained_measure"} & {*slurm["groups"]}
     most = yaml.safe_load(text_of("profiles/slurm/partitions.yaml"))["partitions"]["cpu"]["max_runtime"]
