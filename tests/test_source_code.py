@@ -151,8 +151,8 @@ def test_every_file_belongs_to_a_source_of_a_stage_or_is_exempt():
 
 SCRIPTS = """
 download_text prepare_text generate_majority_data train_majority measure_random_keys train_language_model
-measure_language_model measure_gradients measure_geometry measure_fusion train_placement measure_batch_dependence
-measure_score_scale measure_pretrained collect_table judge_claims draw write_page write_durations write_settings
+measure_language_model measure_gradients measure_statements measure_statements measure_statements measure_statements
+measure_statements measure_pretrained collect_table judge_claims draw write_page write_durations write_settings
 """
 """The script of each stage, in the order of the catalogue."""
 
@@ -184,9 +184,9 @@ def test_a_stage_that_compiles_or_runs_networks_names_the_packages_that_compute(
     text = "\n".join((source_code.PACKAGE / file).read_text() for file in sources)
     found = {*re.findall(r"(?m)^ *(?:import|from) (\w+)", text)}
     named = {*catalogue.STAGES[stage].packages}
-    without = {*catalogue.EVIDENCE, "geometry", "fusion", "placement", "batch_dependence"}  # of score_scale
     alone = {"download": {"datasets"}, "text": {"mwparserfromhell", "tokenizers"}}.get(stage, set())
-    computing = {"matplotlib", "numba", "seaborn", "transformers", *(() if stage in without else ("scipy",))}
+    computing = {"matplotlib", "numba", "seaborn", "transformers"}
+    computing |= set() if stage in catalogue.EVIDENCE else {"scipy"}
     assert named <= found | {"pillow"} and (computing & found) | alone <= named
     assert {"numpy", "torch"} <= named or "numba" not in found
     before = catalogue.code(stage)

@@ -29,13 +29,13 @@ _KEYS = ("compiling.py", "heads", "ones_direction.py", "selectability", "slices.
 _TEXT = ("settings/text.py", "text")
 _MAJORITY = ("partitions.py", "settings/majority.py")
 _LANGUAGE_MODEL = (*_GROUND, *_NETWORKS, *_TEXT, "language_model", "settings/language_model.py")
-_STATEMENT = (*_GROUND, *_NETWORKS, "settings/statements.py", "statements")
 _EVIDENCE = (*_GROUND, "evidence/analysis", "evidence/legends.py", "gaussian_keys.py", "variants.py")
 _SHOWN = (
     *_EVIDENCE,
     *"evidence/claims evidence/draw.py evidence/figures evidence/tables shown.py shown.yaml".split(),
 )
 _TORCH = ("numba", "numpy", "torch")
+_STATEMENT = (*_GROUND, *_NETWORKS, "settings/statements.py", "statements", "text")
 _DRAWN = ("matplotlib", "numpy", "pandas", "pillow", "scipy", "seaborn")
 
 STAGES = {
@@ -75,13 +75,10 @@ STAGES = {
     "geometry": Stage(_STATEMENT, _TORCH, "statements.geometry", "geometry geometry_cloud"),
     "fusion": Stage(_STATEMENT, _TORCH, "statements.fusion", "fusion"),
     "placement": Stage(
-        (*_STATEMENT, "text"),
-        _TORCH,
-        "statements.placement",
-        "placement untrained_gradients position_probe",
+        _STATEMENT, _TORCH, "statements.placement", "placement untrained_gradients position_probe"
     ),
     "batch_dependence": Stage(_STATEMENT, _TORCH, "statements.batch_dependence", "batch_dependence"),
-    "score_scale": Stage(_STATEMENT, (*_TORCH, "scipy"), "statements.score_scale", "score_scale"),
+    "score_scale": Stage(_STATEMENT, _TORCH, "statements.score_scale", "score_scale"),
     "pretrained_measure": Stage(
         (*_GROUND, *_NETWORKS, *_KEYS, "pretrained", "settings/pretrained.py", "text"),
         (*_TORCH, "scipy", "transformers"),

@@ -34,7 +34,7 @@ if CLONE.is_dir() and not CLONE.samefile(INSTALLED) and modules(CLONE) != module
     )
 
 from layernorm_roles import plan
-from layernorm_roles.catalogue import COMPUTING
+from layernorm_roles.catalogue import COMPUTING, TABLES
 from layernorm_roles.exhibits import Exhibits
 from layernorm_roles.plans import plans_of, plans_of_kept
 from layernorm_roles.reproduction import Reproduction, configured, refuse_read_only

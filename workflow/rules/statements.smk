@@ -2,87 +2,36 @@
 SAMPLES = [
     f"{FOLDER}/runs/language_model_measure/{batch}/samples.safetensors" for batch in REPRODUCTION.sampled
 ]
+TEXT = REPRODUCTION.text_files(REPRODUCTION.settings.statements.placement.text)
 
+for STATEMENT in ("geometry", "fusion", "batch_dependence", "score_scale"):
 
-rule geometry:
-    input:
-        differs=differs("geometry"),
-    output:
-        origin=f"{FOLDER}/origin/geometry.json",
-        measured=f"{FOLDER}/parquet/geometry.parquet",
-        cloud=f"{FOLDER}/parquet/geometry_cloud.parquet",
-    log:
-        f"{FOLDER}/logs/geometry.log",
-    benchmark:
-        f"{FOLDER}/benchmarks/geometry.tsv"
-    group:
-        "statements"
-    params:
-        plan=planned("geometry"),
-    script:
-        "../scripts/measure_geometry.py"
-
-
-rule batch_dependence:
-    input:
-        differs=differs("batch_dependence"),
-    output:
-        origin=f"{FOLDER}/origin/batch_dependence.json",
-        table=f"{FOLDER}/parquet/batch_dependence.parquet",
-    log:
-        f"{FOLDER}/logs/batch_dependence.log",
-    benchmark:
-        f"{FOLDER}/benchmarks/batch_dependence.tsv"
-    group:
-        "statements"
-    params:
-        plan=planned("batch_dependence"),
-    script:
-        "../scripts/measure_batch_dependence.py"
-
-
-rule fusion:
-    input:
-        differs=differs("fusion"),
-        samples=SAMPLES,
-    output:
-        origin=f"{FOLDER}/origin/fusion.json",
-        table=f"{FOLDER}/parquet/fusion.parquet",
-    log:
-        f"{FOLDER}/logs/fusion.log",
-    benchmark:
-        f"{FOLDER}/benchmarks/fusion.tsv"
-    group:
-        "statements"
-    params:
-        plan=planned("fusion"),
-    script:
-        "../scripts/measure_fusion.py"
-
-
-rule score_scale:
-    input:
-        differs=differs("score_scale"),
-    output:
-        origin=f"{FOLDER}/origin/score_scale.json",
-        table=f"{FOLDER}/parquet/score_scale.parquet",
-    log:
-        f"{FOLDER}/logs/score_scale.log",
-    benchmark:
-        f"{FOLDER}/benchmarks/score_scale.tsv"
-    group:
-        "statements"
-    params:
-        plan=planned("score_scale"),
-    script:
-        "../scripts/measure_score_scale.py"
+    rule:
+        name:
+            STATEMENT
+        input:
+            differs=differs(STATEMENT),
+            samples=SAMPLES if STATEMENT == "fusion" else [],
+        output:
+            **{table: f"{FOLDER}/parquet/{table}.parquet" for table in TABLES if TABLES[table] == STATEMENT},
+            origin=f"{FOLDER}/origin/{STATEMENT}.json",
+        log:
+            f"{FOLDER}/logs/{STATEMENT}.log",
+        benchmark:
+            f"{FOLDER}/benchmarks/{STATEMENT}.tsv"
+        group:
+            "statements"
+        params:
+            plan=planned(STATEMENT),
+        script:
+            "../scripts/measure_statements.py"
 
 
 rule placement:
     input:
         differs=differs("placement/{placement}"),
-        manifest=REPRODUCTION.text_files(REPRODUCTION.settings.statements.placement.text)["manifest"],
-        text=[*REPRODUCTION.text_files(REPRODUCTION.settings.statements.placement.text).values()],
+        manifest=TEXT["manifest"],
+        text=[*TEXT.values()],
     output:
         origin=f"{FOLDER}/origin/placement/{{placement}}.json",
         placement=f"{FOLDER}/runs/placement/{{placement}}/placement.parquet",
@@ -98,4 +47,4 @@ rule placement:
     params:
         plan=planned("placement/{placement}"),
     script:
-        "../scripts/train_placement.py"
+        "../scripts/measure_statements.py"

@@ -20,8 +20,7 @@ from layernorm_roles.settings.base import (
 PLACEMENTS = ("pre", "post")
 """Places of the norm in a transformer layer: "pre", before attention and feed-forward; "post", after residual sums."""
 PROBED_UP_TO = 6
-"""Largest number of layers at which transformers are also trained without residual connections, and at which it is
-tested whether a token's position can be read off the vectors between layers."""
+"""Largest number of layers at which positions are read off the stream, and networks without residuals are trained."""
 
 _Count = Annotated[Integer, Field(ge=1, le=100_000)]
 _Contexts = Annotated[Integer, Field(ge=2, le=100_000)]
@@ -31,10 +30,7 @@ _Steps = Annotated[Integer, Field(ge=1, le=1_000_000)]
 
 
 class Geometry(Section):
-    """Settings of a test that compares torch's LayerNorm with LayerNorm in four steps, on random vectors.
-
-    The steps are projection orthogonal to the ones vector, scaling to length sqrt(d), gain and bias.
-    """
+    """Settings of a test of LayerNorm as projection, scaling, gain and bias, beside torch's, on random vectors."""
 
     dimensions: Distinct[Annotated[Integer, Field(ge=2, le=65_536)]]
     """Dimensions of the vectors that are normalised."""
@@ -43,10 +39,7 @@ class Geometry(Section):
 
 
 class Fusion(Section):
-    """Settings of a test of whether one matrix can replace attention's W_O and the feed-forward network's W_1.
-
-    W_O is the output matrix of attention, and W_1 the first matrix of the feed-forward network after it.
-    """
+    """Settings of a test of whether one matrix can replace attention's W_O and the feed-forward part's W_1."""
 
     d_model: Distinct[_Width]
     """Sizes of the residual stream for which transformer blocks with random weights are tested."""
@@ -57,10 +50,7 @@ class Fusion(Section):
 
 
 class Placement(Section):
-    """Settings of a comparison of transformers with LayerNorm in different places: pre-norm and post-norm.
-
-    Pre-norm transformers have it before attention and before feed-forward, post-norm ones after each residual sum.
-    """
+    """Settings of a comparison of transformers with LayerNorm before the parts of a layer and after residual sums."""
 
     text: Identifier
     """Name of the text, in the section `text`, on whose training documents the transformers are trained."""
@@ -95,10 +85,7 @@ class Placement(Section):
 
 
 class BatchDependence(Section):
-    """Settings of a test of how far LayerNorm's and BatchNorm's outputs at one token depend on the rest of the batch.
-
-    The test replaces the other sequences of the batch, and pads sequences with zeros.
-    """
+    """Settings of a test of how far LayerNorm's and BatchNorm's outputs at a token depend on the rest of the batch."""
 
     batch_sizes: Distinct[Size]
     """Numbers of sequences in a batch, each of which is tried."""
@@ -116,10 +103,7 @@ class BatchDependence(Section):
 
 
 class ScoreScale(Section):
-    """Settings of an experiment on what the division of attention scores by sqrt(d_k) does.
-
-    Queries and keys are random vectors of dimension d_k; the scores are compared with and without the division.
-    """
+    """Settings of a test of what the division of attention scores by sqrt(d_k) does, on random queries and keys."""
 
     d_k: Distinct[Size]
     """Dimensions of queries and keys, each of which is tried."""

@@ -1,5 +1,5 @@
-"""Small experiments on what other documents say about LayerNorm, one module for each.
+"""Small experiments on what other documents say about LayerNorm.
 
 `geometry` tests an essay on LayerNorm as projection, scaling and affine map; `fusion` a question whether W_O is needed
-before a feed-forward part; `placement`, `batch_dependence` and `score_scale` test lecture notes on the transformer.
+before a feed-forward part; `networks` and `random_vectors` test lecture notes on the transformer.
 """

@@ -5,10 +5,8 @@ g brings it to a sphere of radius sqrt(n) in U, of dimension n - 2; h makes that
 RMSNorm is g and a gain on the full (n - 1)-sphere. The essay adds eps to the standard deviation, torch to the variance.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,39 +14,24 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from layernorm_roles import store
 from layernorm_roles.norms import affine, project, scale, scale_outside
-from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import Geometry
 
 EPS = (1e-5, 1e-12)
-"""Values of LayerNorm's eps: torch's default, and the example of the essay."""
+"""LayerNorm's eps: torch's default, and the example of the essay."""
 SAMPLES = 64
-"""Number of random inputs, for each dimension n and length, on which LayerNorm is compared with torch's."""
+"""Random inputs, of each dimension n and length, on which LayerNorm is compared with torch's."""
 AXES_UP_TO = 512
-"""Largest number n of dimensions for which the ellipsoid and the rank of the norms' outputs are computed."""
+"""Largest n for which the ellipsoid and the rank of the outputs are computed."""
 CLOUD, CLOUD_GAIN, CLOUD_BIAS = 400, (1.4, 0.9, 0.5), (0.6, -0.3, 0.8)
-"""Number of points in table `geometry_cloud`, in three dimensions, and the gain and bias of its norms."""
-
-
-def write(plan: Mapping[str, Any], out_measured: str | Path, out_cloud: str | Path) -> None:
-    """Measure the geometry of LayerNorm and RMSNorm, and write the tables `geometry` and `geometry_cloud` (Parquet).
-
-    `plan` has under `settings` the fields of `Geometry`, and under `seed` the random seed.
-    """
-    settings, seed = Geometry.model_validate(plan["settings"]), plan["seed"]
-    store.write(measure(settings, seed), "geometry", out_measured, provenance(plan, "cpu", Stream.GEOMETRY))
-    store.write(cloud(seed), "geometry_cloud", out_cloud, provenance(plan, "cpu", Stream.GEOMETRY_CLOUD))
+"""Points in table geometry_cloud, and the gain and bias of its norms."""
 
 
 def measure(settings: Geometry, seed: int) -> pd.DataFrame:
-    """The table `geometry`: how LayerNorm's and RMSNorm's outputs differ from predicted ellipsoids, and from torch's.
+    """Table geometry: how the norms' outputs differ from predicted ellipsoids (eps 0), and LayerNorm's from torch's.
 
-    A row has the value of one quantity for a norm in n dimensions, in float64. For eps = 0 and n up to 512, the
-    quantities are the rank of the outputs, and how far their centre and axes are from those of the predicted ellipsoid.
-    For an eps of 1e-5 or 1e-12, inside or outside the square root, they are the largest difference between LayerNorm's
-    output and torch's, and the mean length of the output before gain and bias, divided by sqrt(n).
+    radius_mean is the mean length of LayerNorm's output before gain and bias, divided by sqrt(n).
     """
     rows = []
     for n, norm in product(settings.dimensions, ("layernorm", "rmsnorm")):
@@ -78,7 +61,7 @@ def _largest(x: Tensor) -> float:
 
 
 def _shape(norm: str, gain: Tensor, bias: Tensor, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
-    """Yield (quantity, value) for the rank of a norm's outputs and each deviation from the predicted ellipsoid."""
+    """Yield (quantity, value): the rank of a norm's outputs, and each deviation from the predicted ellipsoid."""
     n, projects = len(gain), norm == "layernorm"
 
     def normalise(x: Tensor) -> Tensor:
@@ -101,11 +84,7 @@ def _shape(norm: str, gain: Tensor, bias: Tensor, rng: np.random.Generator) -> I
 
 
 def cloud(seed: int) -> pd.DataFrame:
-    """The table `geometry_cloud`: random points in three dimensions after each step of LayerNorm and RMSNorm.
-
-    A row has the coordinates x1, x2, x3 of a `point` after a step of a norm. The column stage has "x" before the first
-    step, "f" after LayerNorm's projection, "g" after scaling, and "h" after the gain and LayerNorm's bias.
-    """
+    """Table geometry_cloud: random points in three dimensions after each step of LayerNorm and RMSNorm."""
     rng = generator(Stream.GEOMETRY_CLOUD, seed)
     # Off the origin and stretched, so that each step changes it visibly.
     x = torch.from_numpy(rng.standard_normal((CLOUD, 3)) * [1.2, 0.7, 0.5] + [0.6, 0.2, 0.4])
