@@ -84,9 +84,12 @@ def score_scale(settings: ScoreScale, seeds: Sequence[int]) -> pd.DataFrame:
         for divided in (False, True):
             scores = queries @ keys.T / (d_k**0.5 if divided else 1)
             weights = scores.softmax(dim=1)
-            row = {"source": source, "seed": seed, "d_k": d_k, "divided": divided}
-            row |= {"score_mean": scores.mean(), "score_std": scores.std(correction=0)}
-            row |= {"entropy_share": torch.special.entr(weights).sum(dim=1).mean() / np.log(KEYS)}
-            row |= {"gradient": (1 - weights.square().sum(dim=1)).mean()}
-            rows.append({name: x.item() if isinstance(x, Tensor) else x for name, x in row.items()})
+            named = {"source": source, "seed": seed, "d_k": d_k, "divided": divided}
+            found = {
+                "score_mean": scores.mean(),
+                "score_std": scores.std(correction=0),
+                "entropy_share": torch.special.entr(weights).sum(dim=1).mean() / np.log(KEYS),
+                "gradient": (1 - weights.square().sum(dim=1)).mean(),
+            }
+            rows.append(named | {name: value.item() for name, value in found.items()})
     return pd.DataFrame(rows)
