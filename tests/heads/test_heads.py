@@ -190,3 +190,53 @@ def test_heads_are_cut_to_where_their_keys_differ_most():
         _, directions = np.linalg.eigh(np.cov(matrix.T))
         known = (matrix - matrix.mean(axis=0)) @ directions[:, :-4:-1]
         np.testing.assert_allclose(abs(left), abs(known), atol=1e-8)
+
+
+SQUARE = np.array([[0.5, 0.5], [1, 1], [1, -1], [-1, 1], [-1, -1]])
+"""The first lies within the others, which no query of a causal model that sees them puts behind it."""
+
+
+def square(w_q: float = 1.0) -> Layer:
+    """A causal layer whose keys are SQUARE, whose norm is the identity on them, and whose W_Q is this multiple of 1."""
+    projections = [Projection(s * np.eye(2)[None], np.zeros((1, 2)), None, None) for s in (w_q, 1)]
+    norm = LearnedNorm("rmsnorm", np.ones(2), np.zeros(2), 0.0)
+    queries, keys = (project(SQUARE) for project in projections)
+    visible = np.tri(5, dtype=bool)
+    return Layer(1, queries, keys, 2.0, visible, norm(SQUARE), SQUARE, norm, *projections)
+
+
+def test_the_first_key_of_a_square_loses_to_later_keys_alone_and_wins_once_its_length_is_theirs():
+    judged = keys.certified(
+        square(), ("before_norm", "after_norm", "head", "head_without_norm", "head_exact")
+    )
+    found = keys.table(row for one in judged for row in one.rows(3))
+    lost = dict(zip(zip(found.site, found.causal, strict=True), found.n_unselectable, strict=True))
+    # Of one length the first equals the second, and neither wins alone.
+    known = {"before_norm": 1, "after_norm": 2, "head": 1, "head_without_norm": 1, "head_exact": 2}
+    assert lost == {(site, False): number for site, number in known.items()} | {("head", True): 0}
+    assert (found.context == 3).all() and (found.n_keys == 5).all() and (found.n_borderline == 0).all()
+
+
+@pytest.mark.parametrize("scores", [2**16, 7])
+def test_a_head_whose_queries_are_all_zero_gives_each_of_the_keys_that_it_sees_as_much(scores, monkeypatch):
+    """Also in blocks of one query. Of all queries, the best for the first key takes the middle between two corners."""
+    monkeypatch.setattr("layernorm_roles.heads.layer._SCORES", scores)
+    found = ceilings.pairs(square(w_q=0.0), ["as used"]).set_index("queries")
+    np.testing.assert_allclose(found.loc["norm", ["lower", "upper"]], 1 / 5)
+    np.testing.assert_allclose(found.loc["norm", "received_max"], 1 / np.arange(1, 6))
+    np.testing.assert_allclose(found.loc["any", ["lower", "upper"]][1:], 1, rtol=1e-6)
+    # By symmetry q = (t, t): 1 / c = 1 + e^t + 2 e^-t + e^-3t, and the smallest sum is where its slope is 0.
+    t = np.linspace(-2, 2, 400_001)
+    best = 1 / (1 + np.exp(t) + 2 * np.exp(-t) + np.exp(-3 * t)).min()
+    np.testing.assert_allclose(found.loc["any", ["lower", "upper"]].iloc[0], best, rtol=1e-6)
+
+
+def test_the_attention_of_some_queries_is_those_rows_of_all_and_keys_after_a_query_get_none():
+    made = square()
+    assert made.causal and not replace(made, visible=np.tri(5, k=1, dtype=bool)).causal
+    attention = made.attention(0)
+    np.testing.assert_array_equal(made.attention(0, slice(1, 3)), attention[1:3])
+    scores = 2.0 * SQUARE @ SQUARE.T
+    for i, row in enumerate(attention):
+        known = np.exp(scores[i, : i + 1]) / np.exp(scores[i, : i + 1]).sum()
+        np.testing.assert_allclose(row, [*known, *np.zeros(4 - i)])

@@ -387,3 +387,16 @@ def test_a_key_pushed_outwards_moves_by_the_tolerance_and_its_bias_rises_by_it()
     found = at.of(slice(None), slice(None))[0] * at.push[0, :, None]
     found[:, -1] = at.raised[0] - at.last[0]
     np.testing.assert_allclose(found, change, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [30, 7])
+def test_in_a_causal_search_a_key_is_pushed_by_the_tolerance_from_the_mean_of_those_before_it(
+    rows, monkeypatch
+):
+    """Of all keys in one block, and in blocks whose sums go on from one to the next."""
+    monkeypatch.setattr("layernorm_roles.selectability.arrays._BLOCK", 3 * rows)
+    keys = gaussian(30, 3) * [1, 3, 10] + 5
+    at = whiten(keys[None], 1e-9, 1e-3, causal=True)
+    for i in range(1, 30):
+        away = (keys[i] - keys[:i].mean(axis=0)) / 2.0 ** at.exponent[0]
+        assert at.push[0, i] * abs(away).max() == pytest.approx(1e-3, rel=1e-12)

@@ -34,8 +34,9 @@ def files(tmp_path, monkeypatch):
     pd.DataFrame({"token": [None] + ["a"] * 49, "vector": list(KEYS)}).to_parquet("words.parquet")
     exact = pd.DataFrame(KEYS.astype(float))
     exact.to_csv("plain.csv", index=False, header=False)
-    named = exact.to_csv(index=False, header=["2019", "y", "z,\nquoted"]).encode()
-    (tmp_path / "windows.csv").write_bytes(b"\xef\xbb\xbf\r\n" + named.replace(b"\n", b"\r\n"))
+    named = exact.to_csv(index=False, header=["2019", "y", "z, quoted"], lineterminator="\r\n").encode()
+    (tmp_path / "windows.csv").write_bytes(b"\xef\xbb\xbf\r\n" + named)
+    exact.to_csv("index.csv")
     (tmp_path / "folder.csv").mkdir()
     # Evenly spaced row numbers would not be kept as a column.
     pd.DataFrame(KEYS, index=np.arange(50) ** 2, columns=["x", "y", "z"]).to_parquet("chosen.parquet")
@@ -80,8 +81,8 @@ def last_error(capsys):
         ("bfloat16.safetensors", ["--tensor", "keys"], " (tensor keys, bfloat16)"),
         ("float16.safetensors", ["--tensor", "keys"], " (tensor keys, float16)"),
         ("model.safetensors.index.json", ["--tensor", "keys"], " (tensor keys, float32)"),
-        ("plain.csv", [], " (numbers from line 1 on)"),
-        ("windows.csv", ["--header"], " (line 3 names the columns)"),
+        ("plain.csv", [], " (numbers from the first line on)"),
+        ("windows.csv", ["--header"], " (the first line names the columns)"),
     ],
 )
 def test_verdicts_of_a_file(files, name, options, taken, capsys):
@@ -120,7 +121,10 @@ def test_a_table_of_text_may_have_one_column_or_one_row_and_large_fractions(file
 LARGE = np.array([2**53, 2**53 + 1, 0, 5])
 """Rounded to float64, the first two are equal, and as keys duplicates, which no query selects."""
 NO_NUMPY = "no NumPy array"
-NO_CSV = "no table of numbers separated by commas"
+NUMBERS, WORDS = (
+    "expected numbers such as 1.5 and -2e-3",
+    ("1,000", "1_000", "#1", "NA", "true", "2020-01-01"),
+)
 PICKLE = "is a pickle, which runs code when it is read: save the matrix by safetensors.torch.save_file"
 HEADER = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000, 3), }\n"
 CLAIMS = b"\x93NUMPY\x01\x00" + len(HEADER).to_bytes(2, "little") + HEADER + bytes(24)
@@ -164,17 +168,33 @@ REFUSED = [
     (K, b'{"weight_map": {"k": "../two.safetensors"}}', ["--tensor", "k"], BESIDE),
     (K, b'{"weight_map": {"k": ["two.safetensors"]}}', ["--tensor", "k"], BESIDE),
     (K, b'{"weight_map": {"k": "two.safetensors"}}', ["--tensor", "k"], "two.safetensors: no tensor 'k'"),
-    ("a.csv", b"\nx,y\n2,3\n", [], "line 2 has 'x': expected numbers such as 1.5 and -2e-3, or --header"),
-    *(("a.csv", f'1,"{x}"\n'.encode(), [], f"line 1 has {x!r}: expected numbers") for x in ("1,000", "")),
-    ("a.csv", b"1_000,2\n3,4\n", [], NO_CSV),
-    ("a.csv", b"1.5,2\n3\n", [], NO_CSV),
-    ("a.csv", b"1,2\n#1,2\n", [], "could not convert string '#1'"),
-    ("a.csv", b"1,2\n9007199254740993,1\n", [], "column 0 has integers of 2^53 and more"),
-    ("a.csv", b"1,2\n2,-1e400\n", [], "keys has -inf at (1, 1): expected finite numbers"),
-    ("a.csv", b'x,y\n1,2\n3,"4\n', [], "unexpected end of data"),
-    ("a.csv", b"", [], "empty: expected numbers separated by commas"),
-    ("a.csv", b"\xff\xfe1\x00", [], "no table of text in UTF-8"),
-    ("a.csv", b"x,y\n", ["--header"], "keys is empty"),
+    (
+        "index.csv",
+        None,
+        ["--header"],
+        "column 0 has no name: the index that pandas writes? to_csv(index=False)",
+    ),
+    (
+        "index.csv",
+        None,
+        [],
+        "column 0 has an empty cell: expected numbers such as 1.5 and -2e-3, or --header",
+    ),
+    *(("a.csv", f'1,"{x}"\n'.encode(), [], f"column 1: {NUMBERS}, or --header if the first") for x in WORDS),
+    ("a.csv", b"x\n\n1\nb\n", ["--header"], f"column 0: {NUMBERS}: Failed to parse string: 'b'"),
+    ("a.csv", b'x,y\n1,2\n3,"4\n', ["--header"], r"Failed to parse string: '4\n'"),
+    ("a.csv", b"1.5,2\n3\n", [], "no table of numbers separated by commas: CSV parse error: "),
+    (
+        "a.csv",
+        b"1,2\n9007199254740993,1\n",
+        [],
+        "Integer value 9007199254740993 not in range",
+    ),
+    ("a.csv", b"1,2\n2,-1e400\n", [], "keys has -inf at (1, 1): expected finite"),
+    ("a.csv", b"1,nan\n", [], "keys has nan at (0, 1): expected finite"),
+    ("a.csv", b"", [], "no table of numbers separated by commas: Empty CSV file"),
+    ("a.csv", b"\xff\xfe1\x00", [], "no table of numbers separated by commas"),
+    ("a.csv", b"x,y\n", ["--header"], "keys is empty: shape (0, 2)"),
     ("keys.npy", None, ["--bias", "shortbias.npy"], "shortbias.npy: bias has shape (3,): expected (50,)"),
     ("keys.npy", None, ["--bias", "nanbias.npy"], "nanbias.npy: bias has nan at (3,): expected finite"),
     ("keys.npy", None, ["--bias", "bias.npy", "--causal"], "--causal and --bias: expected one of the two"),

@@ -1,9 +1,7 @@
 """Reads matrices from .npy, .csv, .parquet and .safetensors files, for the command certify-keys."""
 
-import csv
 import difflib
 import json
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import csv
 from safetensors import safe_open
 
 from layernorm_roles import files
@@ -41,7 +40,8 @@ def load(path: Path, name: str | None = None, header: bool = False) -> Matrix:
     `name` names a tensor or column; it is needed if a file has more than one array, such as tensors or columns of
     lists. `header` says that a .csv file begins with a line of column names. bfloat16 becomes float32, without loss.
     Raises ValueError, with the path, if the file is missing, damaged, a pickle or of another kind, lacks `name`, does
-    not agree with a checksum that is stored beside it, or has several arrays while `name` is None.
+    not agree with a checksum that is stored beside it, has several arrays while `name` is None, or, as a .csv file, has
+    a column without a name below a header.
     """
     if not path.is_file():
         raise ValueError(
@@ -79,46 +79,25 @@ def _from_npy(path: Path, name: str | None) -> Matrix:
 
 def _from_csv(path: Path, name: str | None, header: bool) -> Matrix:
     _holds_one(path, name)
-    first, line = [], 0
-    with _reading(path, "no table of text in UTF-8"), path.open(newline="", encoding="utf-8-sig") as file:
-        rows = csv.reader(file, strict=True)
-        for row in rows:  # all of them, since a quote that is not closed would hide what comes after it
-            if row and not first:
-                first, line = row, rows.line_num
-    if not first:
-        raise ValueError(f"{path}: empty: expected numbers separated by commas")
-    odd = next((cell for cell in first if not _is_number(cell)), None)
-    if odd is not None and not header:
-        raise ValueError(
-            f"{path}: line {line} has {odd!r}: expected numbers such as 1.5 and -2e-3, or --header if the line names "
-            "the columns"
-        )
-    with _reading(path, "no table of numbers separated by commas"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that there is no line of numbers; `certify` refuses what is empty
-        values = np.loadtxt(
-            path,
-            delimiter=",",
-            skiprows=line if header else 0,
-            ndmin=2,
-            comments=None,
-            quotechar='"',
-            encoding="utf-8-sig",
-        )
-    # As text, 2^53 + 1 reads as 2^53; a number beyond float64 reads as infinity, which `certify` refuses.
-    whole = np.isfinite(values).all(axis=0) & (values == np.round(values)).all(axis=0)
-    if (large := whole & (abs(values) >= 2**53).any(axis=0)).any():
-        raise ValueError(
-            f"{path}: column {np.argmax(large)} has integers of 2^53 and more: expected smaller ones"
-        )
-    return Matrix(values, f"line {line} names the columns" if header else f"numbers from line {line} on")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    read = csv.ReadOptions(use_threads=False, autogenerate_column_names=not header)
+    # Words such as NA and true are neither numbers left out nor truth values.
+    convert = csv.ConvertOptions(null_values=[""], true_values=[], false_values=[])
+    with _reading(path, "no table of numbers separated by commas"), path.open("rb") as file:
+        table = csv.read_csv(file, read, convert_options=convert)
+    names = [name.strip() for name in table.column_names]
+    if "" in names:
+        hint = "the index that pandas writes? to_csv(index=False)"
+        raise ValueError(f"{path}: column {names.index('')} has no name: {hint}")
+    expected = "expected numbers such as 1.5 and -2e-3"
+    expected += "" if header else ", or --header if the first line names the columns"
+    columns = []
+    for number, column in enumerate(table.columns):
+        if len(column) and column.null_count:
+            raise ValueError(f"{path}: column {number} has an empty cell: {expected}")
+        with _reading(path, f"column {number}: {expected}"):
+            columns.append(column.cast(pa.float64()).to_numpy())  # refuses integers beyond 2^53, too
+    taken = "the first line names the columns" if header else "numbers from the first line on"
+    return Matrix(np.column_stack(columns), taken)
 
 
 def _from_parquet(path: Path, name: str | None) -> Matrix:
