@@ -4,7 +4,7 @@ A vector x of size d has the share (1·x)² / (d |x|²) of its squared length th
 al. (2026, arXiv 2409.12951) find that the hidden vectors of trained decoders have nearly none.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pandas as pd
 import torch
@@ -18,10 +18,13 @@ def share(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch"]:
     return x.sum(dim=-1).square() / (x.shape[-1] * x.square().sum(dim=-1))
 
 
-def table(network: nn.Module, run: Callable[[], object]) -> pd.DataFrame:
+def table(
+    network: nn.Module, run: Callable[[], object], norms: Collection[nn.Module] | None = None
+) -> pd.DataFrame:
     """A table with a row for each norm in `network`: the share of its inputs' squared length along the ones vector.
 
-    `run` is a function that runs the network once. Every module with "Norm" in its class name counts as a norm.
+    `run` is a function that runs the network once. Norms are those in `norms`, or else every module with "Norm" in its
+    class name.
     Columns: norm (its number, from 1, in the order of first calls), norm_name (the module's path), dimensions (size of
     its inputs), ones_share (0..1, the mean over all vectors that enter the norm).
     """
@@ -31,9 +34,11 @@ def table(network: nn.Module, run: Callable[[], object]) -> pd.DataFrame:
         entered.setdefault(name, []).append(x.flatten(0, -2))
 
     hooks = [
-        module.register_forward_pre_hook(lambda _, inputs, name=name: note(name, inputs[0]))
+        module.register_forward_pre_hook(
+            lambda _, inputs, named, name=name: note(name, [*inputs, *named.values()][0]), with_kwargs=True
+        )
         for name, module in network.named_modules()
-        if "Norm" in type(module).__name__
+        if (module in norms if norms is not None else "Norm" in type(module).__name__)
     ]
     try:
         with torch.no_grad():

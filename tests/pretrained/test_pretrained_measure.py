@@ -65,7 +65,7 @@ def test_the_files_hold_two_of_three_documents_and_say_of_which_model_and_text(f
     read = recording.load(files_at(folder, "path"))
     given = {1: list(range(20, 28)), 2: list(range(33, 41))}
     shares = tables["ones_share"].sort_values(["context", "norm"])
-    for name, model in (("pretrained", read), ("random", read.untrained(0))):
+    for name, model in (("pretrained", read), ("random", recording.untrained(read.network.config, 0))):
         rows = shares[shares.checkpoint == name]
         assert rows.seed.isna().all() if name == "pretrained" else (rows.seed == 0).all()
         known = ones_shares(model, given).sort_values(["context", "norm"])

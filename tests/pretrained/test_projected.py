@@ -97,7 +97,9 @@ def test_each_norm_has_its_share_in_each_context(altered):
 
 def test_an_untrained_model_has_other_weights_that_its_seed_decides(model):
     model = model("bert")
-    first, again, other = (model.untrained(seed).record(CONTEXTS[4]) for seed in (0, 0, 1))
+    first, again, other = (
+        recording.untrained(model.network.config, seed).record(CONTEXTS[4]) for seed in (0, 0, 1)
+    )
     assert np.array_equal(first[1].keys, again[1].keys) and not np.allclose(first[1].keys, other[1].keys)
     assert first[1].keys.shape == model.record(CONTEXTS[4])[1].keys.shape
     assert (first[0].norm.gain == 1).all() and (model.record(CONTEXTS[4])[0].norm.gain != 1).all()

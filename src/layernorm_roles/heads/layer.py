@@ -88,7 +88,7 @@ class Layer:
     """
 
     layer: int
-    """Number of the layer, from 1, in the order in which the model calls its layers."""
+    """Number of the layer, from 1, as the model numbers its layers; layers without attention count."""
     queries: Float[np.ndarray, "heads n d_head"]
     """Queries as they meet the keys: after a rotary embedding, before `scaling`."""
     keys: Float[np.ndarray, "key_heads n d_head"]

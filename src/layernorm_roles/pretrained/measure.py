@@ -1,6 +1,6 @@
 """What is measured of a pretrained model: which keys some query can select, and how much attention keys can get."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +8,15 @@ import pandas as pd
 
 from layernorm_roles import store
 from layernorm_roles.heads import ceilings, keys
-from layernorm_roles.heads.layer import layers
+from layernorm_roles.memory import warn
 from layernorm_roles.pretrained.contexts import contexts, first_of_each_document, tokens_of
 from layernorm_roles.pretrained.projected import ones_shares, shifts
-from layernorm_roles.pretrained.recording import load
+from layernorm_roles.pretrained.recording import RecordingModel, load, untrained
 from layernorm_roles.pretrained.source import locate
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.schemas import AS_USED, WITHOUT_NORM
+from layernorm_roles.script import Progress, naming
 from layernorm_roles.settings.pretrained import PretrainedModel
 from layernorm_roles.text import tokenizer as tokenizers
 from layernorm_roles.text.prepared import PreparedText
@@ -32,35 +33,62 @@ def measure(name: str, settings: PretrainedModel, texts: list[str]) -> dict[str,
 
     The tables say which keys some query can select, how much attention keys can get, and how attention changes if the
     norms lose or get a projection. The first texts that are long enough are read; column context has their index in
-    `texts`. Raises ValueError if files of the model are missing or cannot be used, or if no text is long enough.
+    `texts`. The attention of the first context is compared with transformers' own. Raises ValueError if files of the
+    model are missing or cannot be used, if its attention cannot be measured, or if no text is long enough.
     """
-    files = locate(name, settings)
-    model, tokens = load(files), tokens_of(files)
+    files, key = locate(name, settings), f"pretrained.{name}"
+    with naming(key):
+        model, tokens = load(files), tokens_of(files)
     if model.longest is not None and settings.context_length > model.longest:
         raise ValueError(
-            f"pretrained.{name}.context_length = {settings.context_length}: expected at most {model.longest}, "
+            f"{key}.context_length = {settings.context_length}: expected at most {model.longest}, "
             "which the model reads"
         )
     chosen = contexts(texts, tokens, settings.context_length, settings.contexts, name)
-    verdicts, pairs = [], []
-    for number, layer in layers(model, chosen, f"heads of {name}"):
-        verdicts += [row for one in keys.certified(layer, SITES, settings.cuts) for row in one.rows(number)]
-        pairs.append(ceilings.pairs(layer, (AS_USED, WITHOUT_NORM)).assign(context=number))
+    with naming(key):
+        model.check(next(iter(chosen.values())))
+        words = {number: [tokens.spell(token) for token in ids] for number, ids in chosen.items()}
+        tables = _of_heads(model, name, chosen, words, settings.cuts)
+        trained = ones_shares(model, chosen).assign(seed=None, checkpoint="pretrained")
+        tables["projection_shift"] = shifts(model, chosen)
+        config = model.network.config
+        del model  # one network at a time is in memory
+        random = ones_shares(untrained(config, UNTRAINED_SEED), chosen)
+    shares = pd.concat([trained, random.assign(seed=UNTRAINED_SEED, checkpoint="random")], ignore_index=True)
+    tables["ones_share"] = shares.assign(variant=None).astype({"seed": "Int64"})
+    return {table: frame.assign(model=name) for table, frame in tables.items()}
+
+
+def _of_heads(
+    model: RecordingModel,
+    name: str,
+    contexts: Mapping[int, Sequence[int]],
+    words: Mapping[int, Sequence[str]],
+    cuts: Sequence[int],
+) -> dict[str, pd.DataFrame]:
+    """The tables of the keys of heads and of their ceilings; says which layers have nothing but heads."""
+    verdicts, pairs, progress, done = [], [], None, 0
+    for number, ids in contexts.items():
+        recorded = model.record(ids)
+        if progress is None:
+            progress = Progress(f"heads of {name}", len(contexts) * len(recorded), "layers")
+            if alone := [str(layer.layer) for layer in recorded if layer.norm is None]:
+                warn(
+                    f"pretrained.{name}: heads alone are measured in layers {', '.join(alone)} of {model.architecture}, "
+                    "whose queries and keys could not be traced to a norm of the residual stream and matrices"
+                )
+        while recorded:  # each is dropped once it has been measured
+            layer = recorded.pop(0)
+            verdicts += [row for one in keys.certified(layer, SITES, cuts) for row in one.rows(number)]
+            pairs.append(ceilings.pairs(layer, (AS_USED, WITHOUT_NORM)).assign(context=number))
+            progress(done := done + 1)
     pairs = pd.concat(pairs, ignore_index=True)
-    words = {number: [tokens.spell(token) for token in ids] for number, ids in chosen.items()}
     summary = ceilings.summary(pairs).assign(variant=None, seed=None, checkpoint="pretrained")
-    shares = [
-        ones_shares(model, chosen).assign(seed=None, checkpoint="pretrained"),
-        ones_shares(model.untrained(UNTRAINED_SEED), chosen).assign(seed=UNTRAINED_SEED, checkpoint="random"),
-    ]
-    tables = {
+    return {
         "pretrained_keys": keys.table(verdicts),
         "attention_ceilings": summary.astype({"seed": "Int64"}),
         "token_ceilings": ceilings.of_tokens(pairs, words),
-        "ones_share": pd.concat(shares, ignore_index=True).assign(variant=None).astype({"seed": "Int64"}),
-        "projection_shift": shifts(model, chosen),
     }
-    return {table: frame.assign(model=name) for table, frame in tables.items()}
 
 
 def measure_files(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str | Path]) -> None:

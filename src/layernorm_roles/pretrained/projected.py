@@ -8,7 +8,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from layernorm_roles import ones_direction
-from layernorm_roles.heads.layer import LearnedNorm
+from layernorm_roles.heads.layer import Layer, LearnedNorm
 from layernorm_roles.pretrained.recording import NormChange, RecordingModel
 from layernorm_roles.random_streams import Stream, generator
 
@@ -40,12 +40,15 @@ def random_direction(d: int, context: int) -> Float[np.ndarray, " d"]:
 
 
 def ones_shares(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.DataFrame:
-    """Rows of the table `ones_share`: which share (0..1) of the inputs of norms lies along the ones vector.
+    """Rows of the table `ones_share`: which share (0..1) of the inputs of the stream's norms lies along the ones vector.
 
     Shares are of squared length. A row is for one norm and one context; `contexts` has token ids by context number.
     """
+    model.record(next(iter(contexts.values())))  # which norms are the stream's
     parts = [
-        ones_direction.table(model.network, lambda tokens=tokens: model.record(tokens)).assign(context=number)
+        ones_direction.table(
+            model.network, lambda tokens=tokens: model.record(tokens), model.stream_norms
+        ).assign(context=number)
         for number, tokens in contexts.items()
     ]
     return pd.concat(parts, ignore_index=True)
@@ -68,14 +71,21 @@ def shifts(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.D
             continue
         d = next(layer.before_norm.shape[-1] for layer in usual if layer.norm)
         directions = np.ones(d), random_direction(d, number)
-        changed = (model.record(tokens, projection_changed(direction)) for direction in directions)
         change = {"layernorm": "left out", "rmsnorm": "added"}[kinds.pop()]  # the projection
-        for before, *after in zip(usual, *changed, strict=True):
-            for head in range(len(before.queries)):
-                moved = (
-                    np.abs(before.attention(head) - layer.attention(head)).sum(axis=-1).mean() / 2
-                    for layer in after
-                )
-                rows.append((number, before.layer, head, change, *moved))
+        moved = [_moved(usual, model.record(tokens, projection_changed(u))) for u in directions]
+        for layer, *by_direction in zip(usual, *moved, strict=True):
+            for head, of_head in enumerate(zip(*by_direction, strict=True)):
+                rows.append((number, layer.layer, head, change, *of_head))
     columns = ["context", "layer", "head", "change", "total_variation", "random_direction"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def _moved(usual: Sequence[Layer], changed: Sequence[Layer]) -> list[list[float]]:
+    """Total variation between two passes' attention weights, by layer and head, as a mean over queries."""
+    return [
+        [
+            np.abs(before.attention(head) - after.attention(head)).sum(axis=-1).mean() / 2
+            for head in range(len(before.queries))
+        ]
+        for before, after in zip(usual, changed, strict=True)
+    ]

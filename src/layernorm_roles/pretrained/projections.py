@@ -22,7 +22,7 @@ def learned_norm(
 ) -> LearnedNorm | None:
     """The LayerNorm or RMSNorm, with parameters of `module`, that maps the vectors x to y; None if neither does.
 
-    It has to give y to 1e-5 of y's largest entry; transformers computes RMSNorm in float32 even in float64 models.
+    It has to give y to 1e-9 of y's largest entry.
     """
     eps = next(
         (v for n in ("eps", "variance_epsilon", "epsilon") if (v := getattr(module, n, None)) is not None),
@@ -33,7 +33,7 @@ def learned_norm(
         # Gemma stores the gain less 1, and OLMo has none, which counts as 0.
         for gain in (weight, 1 + weight):
             norm = LearnedNorm(kind, gain, bias, float(eps))
-            if _agree(norm(x), y, 1e-5):
+            if _agree(norm(x), y, 1e-9):
                 return norm
     return None
 
