@@ -1,6 +1,5 @@
 """What a reproduction consists of, and its runs and batches, for configurations that are counted by hand."""
 
-import json
 import math
 from itertools import product
 from pathlib import Path
@@ -9,9 +8,9 @@ import pytest
 import yaml
 from default_settings import ROOT
 
-from layernorm_roles import batches, catalogue, exhibits, files, plan, reproduction, source_code
+from layernorm_roles import batches, catalogue, files, plan, reproduction, source_code
 from layernorm_roles.exhibits import Exhibits
-from layernorm_roles.plans import benchmarks, ends, plans_of
+from layernorm_roles.plans import command_options, plans_of, plans_of_kept
 from layernorm_roles.variants import BUILT_IN
 
 PRESETS = ROOT / "workflow/presets"
@@ -44,16 +43,13 @@ def test_a_job_comes_after_those_whose_results_it_reads_and_knows_their_plans(sm
 
 
 def test_jobs_have_the_files_and_settings_of_their_stage(made, smoke):
-    last = [job for job, each in smoke.items() if each["stage"] in EVIDENCE]
-    assert ends(made.folder, smoke) == [f"results/smoke/origin/{job}.json" for job in last]
-    computing = [f"results/smoke/benchmarks/{job}.tsv" for job in smoke if job not in last]
-    assert benchmarks(made.folder, smoke) == computing
+    assert smoke.of_stages(EVIDENCE) == [job for job, each in smoke.items() if each["stage"] in EVIDENCE]
     assert smoke["tables/position_probe"]["settings"] == made.plain["statements"]["placement"]
     assert smoke["tables/key_selectability"]["settings"] == made.plain["language_model"]
     assert {job for job, each in smoke.items() if "kept" in each} == {"draw/verdicts", "page"}
     page = smoke["page"]
     assert {job for job in smoke if job.startswith("draw/")} < {*page["made_by"]}
-    assert {*smoke["draw/random_keys"]["made_by"]} == {"random_keys"}
+    assert {*smoke["draw/random_keys"]["made_by"]} == {"random_keys_measure"}
     assert page["options"] == " --configfile workflow/presets/smoke.yaml"
     assert page["figures"] == [Path(file).stem for file in made.exhibits.pictures]
 
@@ -71,23 +67,26 @@ def test_statements_have_as_many_seeds_as_are_asked_and_data_the_seed_of_their_n
 
 EVIDENCE = {"claims", "draw", "page", "durations", "settings"}
 CHANGES = {
-    "{majority: {d8: {steps: 61}}}": "majority tables",
-    "{majority: {d8: {majority_gap: 5}}}": "majority_data majority tables",
-    "{language_model: {bytes_rates: {steps: 19}}}": "language_model tables",
-    "{language_model: {gpt: {gradient_clip: 2.0}}}": "language_model measure tables fusion",
+    "{majority: {d8: {steps: 61}}}": "majority_train tables",
+    "{majority: {d8: {majority_gap: 5}}}": "majority_data majority_train tables",
+    "{language_model: {bytes_rates: {steps: 19}}}": "language_model_train tables",
+    "{language_model: {gpt: {gradient_clip: 2.0}}}": "language_model_train language_model_measure "
+    "language_model_gradients tables fusion",
     "{statements: {fusion: {seeds: 4}}}": "fusion",
-    "{random_keys: {norms: [none, scale]}}": "random_keys",
-    "{language_model: {gpt: {ceiling_contexts: 2}}}": "measure tables fusion",
-    "{language_model: {gpt: {ceiling_seeds: 2}}}": "measure tables fusion",
-    "{norms: {layernorm_half: {like: layernorm, factor: 0.4}}}": "majority tables",
+    "{random_keys: {norms: [none, scale]}}": "random_keys_measure",
+    "{language_model: {gpt: {ceiling_contexts: 2}}}": "language_model_measure tables fusion",
+    "{language_model: {gpt: {ceiling_seeds: 2}}}": "language_model_measure tables fusion",
+    "{norms: {layernorm_half: {like: layernorm, factor: 0.4}}}": "majority_train tables",
     "{statements: {geometry: {dimensions: [2, 3]}}}": "geometry",
-    "{statements: {fusion: {contexts: 3}}}": "measure tables fusion",
+    "{statements: {fusion: {contexts: 3}}}": "language_model_measure tables fusion",
     "{statements: {placement: {steps: 21}}}": "placement tables",
-    "{text: {bytes: {vocabulary: 257}}}": "text language_model measure tables",
-    "{text: {words: {vocabulary: 1025}}}": "text language_model measure tables fusion placement pretrained",
-    "{pretrained: {minilm: {contexts: 3}}}": "pretrained tables",
-    "{device: cuda}": "language_model measure tables fusion",
-    "{device_check: warn}": "language_model measure tables fusion",
+    "{text: {bytes: {vocabulary: 257}}}": "text language_model_train language_model_measure language_model_gradients "
+    "tables",
+    "{text: {words: {vocabulary: 1025}}}": "text language_model_train language_model_measure tables fusion placement "
+    "language_model_gradients pretrained_measure",
+    "{pretrained: {minilm: {contexts: 3}}}": "pretrained_measure tables",
+    "{device: cuda}": "language_model_train language_model_measure tables fusion",
+    "{device_check: warn}": "language_model_train language_model_measure tables fusion",
     "{threads_per_training: 2}": "",
     "{language_model: {gpt: {runs_per_job: 1}}}": "tables fusion",
 }
@@ -122,7 +121,11 @@ def test_the_code_of_ones_own_norm_is_in_the_plans_of_what_applies_it():
     gpt = {"seeds": {name: 1, "layernorm": 1}, "runs_per_job": "all"}
     overlay["language_model"] = {"only": ["gpt"], "gpt": gpt}
     for job, each in plans_of(of(overlay)).items():
-        own = job == "random_keys" or each["stage"] in ("language_model", "measure") or name in job
+        own = (
+            job == "random_keys_measure"
+            or each["stage"] in ("language_model_train", "language_model_measure")
+            or name in job
+        )
         assert each.get("norm_code", {}).get(name) == (source_code.of_norm(norm) if own else None), job
         assert each.get("norms", {name: norm})[name] == norm
 
@@ -168,8 +171,8 @@ def test_what_is_downloaded_is_named_by_the_jobs_that_read_it():
     reads = {"text/words": ["corpus", "long", "sentences"]}
     for job, each in plans_of(found).items():
         names = [name.split("/")[1].split("_")[0] for name in each["made_by"] if name.startswith("download/")]
-        assert names == reads.get(job, [*parts] if job.startswith("language_model/bert") else []), job
-        if job.startswith("language_model/"):
+        assert names == reads.get(job, [*parts] if job.startswith("language_model_train/bert") else []), job
+        if job.startswith("language_model_train/"):
             assert next(iter(each["made_by"])) == "text/words", "in the order in which the job reads"
     assert [name.split("_")[0] for name in found.hub_sources] == [*reads["text/words"], *parts]
 
@@ -207,7 +210,7 @@ def test_a_pretrained_model_that_is_not_there_is_named_unless_it_has_been_measur
     found = of({"name": "tiny", "pretrained": {"minilm": model}})
     with pytest.raises(ValueError, match=r"^pretrained.minilm.path = 'nowhere': expected"):
         found.text_of_pretrained("minilm")
-    make(tmp_path / "results/tiny/runs/pretrained/minilm/pretrained_keys.parquet")
+    make(tmp_path / "results/tiny/runs/pretrained_measure/minilm/pretrained_keys.parquet")
     assert found.text_of_pretrained("minilm")["manifest"] == "results/tiny/data/text/words/manifest.json"
     of_hub = of({"name": "new", "pretrained": {"minilm": model | {"path": None, "hub": "a/b"}}})
     assert "manifest" in of_hub.text_of_pretrained("minilm"), "it is downloaded when it is measured"
@@ -216,7 +219,7 @@ def test_a_pretrained_model_that_is_not_there_is_named_unless_it_has_been_measur
 def test_a_folder_that_cannot_be_written_or_is_none_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     reproduction.refuse_read_only("results/x", "Snakefile")
-    inside = [f"results/x/{name}" for name in "data runs parquet figures tables plan origin logs".split()]
+    inside = [f"results/x/{name}" for name in "data runs parquet figures tables origin logs".split()]
     for place, target in ((".snakemake", "nowhere"), *((each, "") for each in inside)):
         make(path := tmp_path / place, target)
         with pytest.raises(ValueError, match=rf"^{path}: expected a folder, or nothing; move away"):
@@ -231,15 +234,15 @@ def test_a_folder_that_cannot_be_written_or_is_none_is_named(tmp_path, monkeypat
 def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):
     make(tmp_path / "v1.2/parquet/random_keys.parquet")
     nothing = Exhibits.kept(tmp_path / "v1.2")
-    assert (nothing.name, nothing.tables, nothing.groups, nothing.files) == ("v1.2", (), {}, [])
-    assert nothing.ending() == nothing.judged == nothing.read_by("majority") == []
+    assert (nothing.tables, nothing.groups, nothing.files, len(plans_of_kept(nothing))) == ((), {}, [], 0)
+    assert nothing.ending() == nothing.judged == []
     kept = Exhibits.kept(ROOT / "results/published")
     assert "majority_metrics" in kept.tables and "claims" not in kept.tables
     assert {"figure_1a", "figure_4a", "claims_forest"} <= {Path(file).stem for file in kept.pictures}
     assert [Path(file).stem for file in kept.judged] == [*kept.tables, "claims", "comparisons"]
     read = [Path(file).stem for file in kept.read_by("language_model")]
     assert read[-2:] == ["majority_metrics", "sentence_tokens"], "by figures alone, and by tables alone"
-    plans = exhibits.plans_of_kept(kept)
+    plans = plans_of_kept(kept)
     assert [*plans] == ["claims", "draw", "page"] and not (plans["page"]["kept"] or plans["page"]["options"])
     assert plans["claims"]["made_by"]["parquet/random_keys"] == files.recorded(kept.results[2])
     for name in ("tables/claims.csv", "settings.json"):
@@ -249,43 +252,10 @@ def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):
             assert not Exhibits.kept(tmp_path).verdicts
 
 
-def test_what_is_asked_again_is_read_when_kept_claims_are_judged(tmp_path):
-    """And a change of it changes the plan of what is judged and shown, of no table."""
-    found = []
-    for seed in (None, 1, 2):
-        if seed:
-            files.write_text(tmp_path / "again/settings.json", json.dumps({"first_seed": seed}))
-            files.write_text(tmp_path / "again/parquet/random_keys.parquet", str(seed))
-        files.write_text(tmp_path / "settings.json", '{"first_seed": 0}')
-        files.write_text(tmp_path / "parquet/random_keys.parquet", "")
-        kept = Exhibits.kept(tmp_path)
-        found.append(exhibits.plans_of_kept(kept))
-        assert kept.again.results == [f"{tmp_path}/again/parquet/random_keys.parquet"] * bool(seed)
-    without, *others = [plans["claims"] for plans in found]
-    assert without["again"] == {} and [*without["made_by"]] == ["parquet/random_keys"]
-    for seed, judging in enumerate(others, start=1):
-        assert judging["again"] == {"first_seed": seed}
-        checksum = files.recorded(tmp_path / "again/parquet/random_keys.parquet")
-        assert [*judging["made_by"]] == ["parquet/random_keys", "again/parquet/random_keys"]
-        assert (judging["made_by"]["again/parquet/random_keys"] == checksum) == (seed == 2)
-    assert len({plans["page"]["made_by"]["claims"] for plans in found}) == 3
-
-
 def test_a_command_that_a_text_shows_means_the_reproduction():
     files = {"default": "", "published": "", "full": "workflow/presets/published.yaml", "mine": "FILE"}
     for name, file in files.items():
-        assert exhibits.command_options(name, PRESETS) == (file and f" --configfile {file}")
-
-
-def test_results_without_verdicts_and_ones_own_are_nothing_to_compare_with(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    files = [f"{name}/settings.json" for name in ("begun", "done", "mine")]
-    for file in (*files, *(f"{name}/parquet/claims.parquet" for name in ("done", "mine", "torn"))):
-        make(tmp_path / "results" / file)
-    assert {exhibits.to_compare(name, "mine") for name in ("done", "results/done")} == {"results/done"}
-    for name in ("nowhere", "begun", "torn", "mine", "results/../results/mine"):
-        with pytest.raises(ValueError, match=f"against = '{name}': expected another .*: done, torn$"):
-            exhibits.to_compare(name, "mine")
+        assert command_options(name, PRESETS) == (file and f" --configfile {file}")
 
 
 NONE = dict.fromkeys(BUILT_IN)
@@ -391,4 +361,4 @@ def test_language_models_have_the_device_that_auto_means_and_on_a_cpu_twice_the_
         (batch,) = found.training["language_model"].values()
         assert batch.minutes == 5 + math.ceil(6000 * second / 60)
         assert found.gpus == int(device == "cuda")
-        assert plans_of(found)["language_model/gpt/all"]["device"] == device
+        assert plans_of(found)["language_model_train/gpt/all"]["device"] == device

@@ -1,5 +1,6 @@
 """How a job ends, whatever happens in it, as a process of its own."""
 
+import json
 import logging
 import os
 import re
@@ -19,7 +20,7 @@ PATIENCE = 60  # seconds
 def script(block):
     """A program whose job, logged in log.txt, holds a temporary folder called held_... while it runs `block`."""
     lines = ["import sys, tempfile, time, types", "from layernorm_roles import script"]
-    lines += ["with script.job(types.SimpleNamespace(log=['log.txt'], input={}, output=[])):"]
+    lines += ["with script.job(types.SimpleNamespace(log=['log.txt'], params={}, output=[])):"]
     lines += ["    with tempfile.TemporaryDirectory(prefix='held_', dir='.'):"]
     return "\n".join(lines) + "\n" + textwrap.indent(block, 8 * " ")
 
@@ -51,15 +52,12 @@ import json, sys
 from types import SimpleNamespace
 from pathlib import Path
 from layernorm_roles import script
-class Named(dict):
-    __getattr__ = dict.__getitem__
 class Output(list):
     origin = "origin/a.json"
-Path("plan").mkdir()
-Path("plan/a.json").write_text('{"job": "a", "made_by": {}}')
 Path(".out.7.partial").touch()
 Path("log.txt").write_text("earlier")
-with script.job(SimpleNamespace(log=["log.txt"], input=Named(plan="plan/a.json"), output=Output(["out"]))) as plan:
+given = {"params": {"plan": {"job": "a", "made_by": {}}}, "output": Output(["out"])}
+with script.job(SimpleNamespace(log=["log.txt"], **given)) as plan:
     assert plan["job"] == "a" and not Path("origin").exists() and not Path(".out.7.partial").exists()
     if "fails" in sys.argv:
         raise ValueError("no")
@@ -67,14 +65,14 @@ with script.job(SimpleNamespace(log=["log.txt"], input=Named(plan="plan/a.json")
 
 
 @pytest.mark.parametrize("how", ["fails", "passes"])
-def test_a_job_that_passes_leaves_a_copy_of_its_plan(tmp_path, how):
+def test_a_job_that_passes_leaves_its_plan(tmp_path, how):
     command, slurm = [sys.executable, "-c", PLANNED, how], {"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": "1"}
     own = {"cwd": tmp_path, "env": os.environ | slurm, "timeout": PATIENCE}
     done = subprocess.run(command, capture_output=True, text=True, **own)
     origin, log = tmp_path / "origin/a.json", (tmp_path / "log.txt").read_text()
     assert "earlier" not in log and re.search(r"SLURM job 7 on \S+, GPUs 1\n", log)
     assert (done.returncode, origin.exists()) == ((0, True) if how == "passes" else (1, False)), done.stderr
-    assert how == "fails" or origin.read_text() == (tmp_path / "plan/a.json").read_text()
+    assert how == "fails" or json.loads(origin.read_text()) == {"job": "a", "made_by": {}}
 
 
 def test_progress_is_logged_every_five_seconds_and_printed_every_thirty(monkeypatch, caplog, capsys):

@@ -151,8 +151,8 @@ def test_every_file_belongs_to_a_source_of_a_stage_or_is_exempt():
 
 SCRIPTS = """
 download_text prepare_text generate_majority_data train_majority measure_random_keys train_language_model
-measure_language_model measure_pretrained measure_geometry measure_fusion train_placement measure_batch_dependence
-measure_score_scale collect_table judge_claims draw write_page write_durations write_settings
+measure_language_model measure_gradients measure_geometry measure_fusion train_placement measure_batch_dependence
+measure_score_scale measure_pretrained collect_table judge_claims draw write_page write_durations write_settings
 """
 """The script of each stage, in the order of the catalogue."""
 
@@ -163,7 +163,7 @@ def graph():
 
 
 @pytest.mark.parametrize(("stage", "script"), [*zip(catalogue.STAGES, SCRIPTS.split(), strict=True)])
-def test_no_stage_reaches_a_module_outside_its_rooms(graph, stage, script):
+def test_no_stage_reaches_a_module_outside_its_sources(graph, stage, script):
     starts = set()
     for node in ast.walk(ast.parse((ROOT / f"workflow/scripts/{script}.py").read_text())):
         if isinstance(node, ast.ImportFrom) and node.module.startswith("layernorm_roles"):

@@ -12,6 +12,7 @@ import pytest
 from planned import planned
 
 from layernorm_roles import files, store
+from layernorm_roles.plan import hash_of
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.schemas import CEILING_SHARES, SCHEMAS
@@ -37,9 +38,9 @@ def test_what_is_written_is_read_says_where_it_comes_from_and_has_equal_bytes(me
     pd.testing.assert_frame_equal(found, metrics[SCHEMAS[TABLE].names], check_dtype=False)
     assert origin["table"] == TABLE and origin["config"] == '{"steps": 3}'
     assert pq.read_schema(path).field("test_loss").metadata[b"unit"] == b"nats per token"
-    assert store.read_arrow(path, TABLE, {"steps": 3}).to_pandas().equals(found)
-    with pytest.raises(ValueError, match=r"metrics\.parquet: a file of another run \(steps = 3, expected 4"):
-        store.read_arrow(path, TABLE, {"steps": 4})
+    assert store.read_arrow(path, TABLE, hash_of({"steps": 3})).to_pandas().equals(found)
+    with pytest.raises(ValueError, match=r"metrics\.parquet: a file of another run of no job; delete"):
+        store.read_arrow(path, TABLE, hash_of({"steps": 4}))
     before = path.read_bytes()
     store.write(metrics, TABLE, path, ORIGIN)
     assert path.read_bytes() == before
@@ -115,10 +116,11 @@ def test_a_damaged_missing_or_other_file_is_never_read(path, read):
 
 def test_collected_tables_keep_their_order_and_name_every_origin(metrics, tmp_path):
     made = {"b": ("cpu", Stream.RANDOM_KEYS, 2), "a": ("cuda", Stream.FUSION, 1)}
-    for name, (device, stream, seed) in made.items():
-        origin = provenance(planned(tmp_path, name, steps=3), device, stream)
-        store.write(metrics.assign(seed=seed), TABLE, tmp_path / name, origin)
-    plan, paths = planned(tmp_path, f"tables/{TABLE}", made), [tmp_path / name for name in made]
+    plans = [planned(name, steps=3) for name in made]
+    for plan, (device, stream, seed) in zip(plans, made.values(), strict=True):
+        origin = provenance(plan, device, stream)
+        store.write(metrics.assign(seed=seed), TABLE, tmp_path / plan["job"], origin)
+    plan, paths = planned(f"tables/{TABLE}", *plans), [tmp_path / name for name in made]
     store.collect(plan, paths, TABLE, tmp_path / "c")
     assert store.read(tmp_path / "c", TABLE).seed.tolist() == [2, 2, 1, 1]
     origin = store.read_provenance(tmp_path / "c")
@@ -127,49 +129,41 @@ def test_collected_tables_keep_their_order_and_name_every_origin(metrics, tmp_pa
 
 
 def test_no_file_of_another_job_or_of_a_job_that_is_planned_otherwise_now_is_taken(metrics, tmp_path):
-    for name, steps in (("a", 3), ("b", 4)):
-        origin = provenance(planned(tmp_path, name, steps=steps), "cpu")
-        store.write(metrics, TABLE, tmp_path / f"{name}.parquet", origin)
+    plans = [planned(name, steps=steps) for name, steps in (("a", 3), ("b", 4))]
+    for plan in plans:
+        store.write(metrics, TABLE, tmp_path / f"{plan['job']}.parquet", provenance(plan, "cpu"))
     a, b, verdicts, out = (tmp_path / f"{name}.parquet" for name in ("a", "b", "verdicts", "out"))
     store.write(metrics, TABLE, verdicts, provenance({"job": "elsewhere"}, "cpu"))
-
-    def plan():
-        return planned(tmp_path, "tables", ["a", "b"])
-
-    assert planned(tmp_path, "measure/plan/all", ["a"]).of("a")["steps"] == 3, "whatever a model is called"
-    before = plan()
-    store.refuse_unplanned(before, [b, verdicts, a])
-    other = r"b\.parquet: a file of another run \(job = 'b', expected 'a'; steps = 4"
-    with pytest.raises(ValueError, match=other):
-        store.collect(before, [b, a], TABLE, out)
+    plan = planned("tables", *plans)
+    store.refuse_unplanned(plan, [b, verdicts, a])
+    with pytest.raises(ValueError, match=r"b\.parquet: a file of another run of b; delete"):
+        store.collect(plan, [b, a], TABLE, out)
     with pytest.raises(ValueError, match="zip"):
-        store.collect(before, [a], TABLE, out)
-    planned(tmp_path, "a", steps=5)
-    with pytest.raises(ValueError, match=r"plan/a\.json: planned anew since .*plan/tables\.json was"):
-        store.collect(before, [a, b], TABLE, out)
+        store.collect(plan, [a], TABLE, out)
+    other = planned("tables", planned("a", steps=5), plans[1])
     for refuse, *given in ((store.collect, [a, b], TABLE, out), (store.refuse_unplanned, [b, verdicts, a])):
-        with pytest.raises(ValueError, match=r"a\.parquet: a file of another run \(steps = 3, expected 5\)"):
-            refuse(plan(), *given)
+        with pytest.raises(ValueError, match=r"a\.parquet: a file of another run of a; delete"):
+            refuse(other, *given)
     assert not out.exists()
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's list of threads")
 def test_collecting_and_reading_start_no_thread_that_could_abort_the_exit_of_a_short_job(metrics, tmp_path):
     program = """
-import os, sys
+import json, os, sys
 import numpy, pandas, pyarrow.parquet
 from layernorm_roles import store
-from layernorm_roles.plan import Plan
 before = os.listdir("/proc/self/task")
 plan, path, out = sys.argv[1:]
-store.collect(Plan(plan), [path], "majority_metrics", out)
+store.collect(json.loads(plan), [path], "majority_metrics", out)
 store.read(out, "majority_metrics")
 print(len(os.listdir("/proc/self/task")) - len(before))
 """
     path = tmp_path / "metrics.parquet"
-    store.write(metrics, TABLE, path, provenance(planned(tmp_path, "majority", steps=3), "cpu"))
-    plan = planned(tmp_path, f"tables/{TABLE}", ["majority"])
-    command = [sys.executable, "-c", program, plan.path, path, tmp_path / "all.parquet"]
+    majority = planned("majority", steps=3)
+    store.write(metrics, TABLE, path, provenance(majority, "cpu"))
+    plan = json.dumps(planned(f"tables/{TABLE}", majority))
+    command = [sys.executable, "-c", program, plan, path, tmp_path / "all.parquet"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "0\n"
 
 

@@ -19,14 +19,13 @@ Run = dict[str, Any]
 name with which `norms.build_pair` builds its norm before attention."""
 
 GROUPS = {"majority": "experiment", "language_model": "model"}
-"""By section of config.yaml, the column of tables of results that names the experiment or model of a training run."""
+"""By section of config.yaml, the column of tables that names the experiment or model of a training run."""
 
 LISTED = {
     "majority": {"d_model": "d_model", "base_learning_rate": "learning_rate"},
     "language_model": POINT,
 }
-"""For each section of config.yaml, the keys that may hold a list of values to train with, by the column of result
-tables that holds the value of a training run."""
+"""By section, the keys that may hold a list of values to train with, by the column of tables that has a run's value."""
 
 MAJORITY_STEP, GPU_STEP = 0.01, 0.03
 """Assumed seconds per training step, for the time limits of cluster jobs: on 6,000 sequences of the majority task, and
@@ -42,7 +41,7 @@ class Batch(NamedTuple):
     """A batch: the training runs that one process trains one after another."""
 
     name: str
-    """Path of the batch's results below results/<name>/runs/majority/ or .../runs/language_model/, such as "d8/all"."""
+    """Path of the batch's results below results/<name>/runs/majority_train/ or language_model_train/."""
     group: str
     """Name of the majority experiment or language model in config.yaml to which the runs belong."""
     runs: tuple[Run, ...]
@@ -55,29 +54,23 @@ class Batch(NamedTuple):
         return sorted({run["seed"] for run in self.runs})
 
 
-def batches(settings: Settings, stage: str, device: str = "cpu") -> dict[str, Batch]:
-    """Divide the training runs of one section of config.yaml into batches, and return the batches by their names.
+def batches(settings: Settings, section: str, device: str = "cpu") -> dict[str, Batch]:
+    """The training runs of a section, "majority" or "language_model", in batches, by the batches' names.
 
-    `stage` is the section, "majority" or "language_model"; `device`, "cpu" or "cuda", is where language models train;
-    the time limits of their jobs depend on it. If `runs_per_job` of an experiment or model is "all", one batch has all
-    its runs. Otherwise a batch has at most `runs_per_job` runs, which differ in the seed alone, so that full batches
-    stay as they are when seeds are added.
+    If `runs_per_job` of an experiment or model is "all", one batch has all its runs. Otherwise a batch has at most so
+    many runs, which differ in the seed alone, so that full batches stay as they are when seeds are added.
     """
     by_name = {}
-    for group, entry in getattr(settings, stage).items():
-        for runs in _split(list(runs_of(settings, stage, group)), entry.runs_per_job):
+    for group, entry in getattr(settings, section).items():
+        for runs in _split(list(runs_of(settings, section, group)), entry.runs_per_job):
             name = _batch_name(group, runs, entry.runs_per_job)
-            by_name[name] = Batch(name, group, runs, _minutes(settings, stage, device, group, runs))
+            by_name[name] = Batch(name, group, runs, _minutes(settings, section, device, group, runs))
     return by_name
 
 
-def runs_of(settings: Settings, stage: str, group: str) -> Iterator[Run]:
-    """Yield the runs of an experiment or language model: one for each variant, seed and combination of listed values.
-
-    `stage` is the section of config.yaml, "majority" or "language_model"; `group` names an experiment or model in it. A
-    run is a dictionary: its name, its norm before attention, and the columns that identify it in result tables.
-    """
-    entry, listed = getattr(settings, stage)[group], LISTED[stage]
+def runs_of(settings: Settings, section: str, group: str) -> Iterator[Run]:
+    """The runs of an experiment or model: one for each variant, seed and combination of listed values."""
+    entry, listed = getattr(settings, section)[group], LISTED[section]
     for values in product(*(getattr(entry, key, (1.0,)) for key in listed.values())):
         point = dict(zip(listed, values, strict=True))
         for variant, number in entry.seeds.items():
@@ -85,7 +78,7 @@ def runs_of(settings: Settings, stage: str, group: str) -> Iterator[Run]:
                 folder = "/".join([group, variant, *(f"{key}_{value}" for key, value in point.items())])
                 yield {
                     "name": f"{folder}/seed_{seed}",
-                    GROUPS[stage]: group,
+                    GROUPS[section]: group,
                     "variant": variant,
                     "seed": seed,
                     **point,
@@ -94,33 +87,33 @@ def runs_of(settings: Settings, stage: str, group: str) -> Iterator[Run]:
 
 
 def seeds(settings: Settings, number: int | Sequence[int]) -> list[int]:
-    """The first `number` random seeds of a configuration: first_seed of config.yaml, first_seed + 1 and so on.
-
-    Runs, or draws of random data, that differ in nothing but the seed take these seeds, or those that are listed.
-    """
+    """The first `number` seeds of a configuration, first_seed, first_seed + 1 and so on, or those that are listed."""
     if not isinstance(number, int):
         return list(number)
     return list(range(settings.first_seed, settings.first_seed + number))
 
 
 def measured(settings: Settings, batch: Batch) -> list[Run]:
-    """The runs of a batch of language models to measure after training, each with three flags for what to measure.
+    """The runs of a batch of language models to measure after training, with three flags for what to measure.
 
-    Runs without attention are left out. The list is empty for a model with several learning rates or numbers of steps.
-    The flag `keys`, always true, asks which attention keys some query can select. `ceilings` asks for the largest
-    attention weight that each key can get; it is true in the first `ceiling_seeds` seeds of GPTs with the variant
-    layernorm or projection. `samples` asks for activations for the experiment statements.fusion; it is true with the
-    variant layernorm in the first GPT of config.yaml that is measured.
+    The flag `keys`, always true, asks which keys some query can select; `ceilings`, in the first `ceiling_seeds` runs
+    of layernorm and projection, for the largest attention weight of each key; `samples`, with layernorm in the first
+    GPT, for activations for statements.fusion. Runs without attention are left out, and models with several points.
     """
     model, gpts = settings.language_model[batch.group], single_gpts(settings)
     if not is_single(model.model_dump()):
         return []
-    with_ceilings = seeds(settings, model.ceiling_seeds) if batch.group in gpts else []
+    bounded = {
+        (variant, seed)
+        for variant in PAPER_SCALING
+        if batch.group in gpts
+        for seed in seeds(settings, model.seeds.get(variant, 0))[: model.ceiling_seeds]
+    }
     return [
         {
             **run,
             "keys": True,
-            "ceilings": run["variant"] in PAPER_SCALING and run["seed"] in with_ceilings,
+            "ceilings": (run["variant"], run["seed"]) in bounded,
             "samples": run["variant"] == "layernorm" and batch.group in gpts[:1],
         }
         for run in batch.runs
@@ -129,7 +122,7 @@ def measured(settings: Settings, batch: Batch) -> list[Run]:
 
 
 def single_gpts(settings: Settings) -> list[str]:
-    """The names of the GPTs with a single learning rate and number of training steps, in the order of config.yaml."""
+    """The names of the GPTs with a single point of listed values, in the order of config.yaml."""
     models = settings.language_model.items()
     return [name for name, model in models if isinstance(model, GPTModel) and is_single(model.model_dump())]
 
@@ -153,9 +146,9 @@ def _batch_name(group: str, runs: tuple[Run, ...], per_job: int | str) -> str:
     return f"{_without_seed(runs[0])}/seeds_{runs[0]['seed']}_to_{runs[-1]['seed']}"
 
 
-def _minutes(settings: Settings, stage: str, device: str, group: str, runs: tuple[Run, ...]) -> int:
-    entry = getattr(settings, stage)[group]
-    if stage == "majority":
+def _minutes(settings: Settings, section: str, device: str, group: str, runs: tuple[Run, ...]) -> int:
+    entry = getattr(settings, section)[group]
+    if section == "majority":
         seconds = len(runs) * entry.steps * MAJORITY_STEP * max(entry.batch_size, 6000) / 6000
     elif device == "cpu":
         seconds = 2 * sum(step_seconds(settings, group) * run["steps"] for run in runs)

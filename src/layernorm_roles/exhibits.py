@@ -1,4 +1,4 @@
-"""The claims, figures, tables for readers and pages of a configuration, and what the jobs that make them depend on."""
+"""The claims, figures, tables for readers and pages that can be made from the results of a configuration."""
 
 import csv
 import json
@@ -9,13 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from layernorm_roles import files, plan, shown
+from layernorm_roles import files, shown
 from layernorm_roles.catalogue import TABLES
-from layernorm_roles.settings import yaml_files
-from layernorm_roles.settings.reproduction import AGAIN, KEPT
 
 JUDGED = ("claims", "comparisons")
-"""Names of the Parquet tables that are made from those of measured results when the paper's claims are judged."""
+"""Names of the Parquet tables that are made from those of measured results when the claims are judged."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Exhibits:
 
     @classmethod
     def kept(cls, folder: str | Path) -> "Exhibits":
-        """The `Exhibits` of the results in `folder`, without any tables if settings.json is missing there.
+        """The `Exhibits` of the finished results in `folder`, without any tables if settings.json is missing there.
 
         Raises ValueError if settings.json is damaged.
         """
@@ -40,33 +38,16 @@ class Exhibits:
         return cls(str(folder), plain, tuple(there))
 
     @cached_property
-    def again(self) -> "Exhibits":
-        """The `Exhibits` of the results in the subfolder again/ of `folder`, without any tables if there are none.
-
-        They come from further runs on new seeds, for claims that the results in `folder` leave undecided.
-        """
-        return Exhibits.kept(Path(self.folder, AGAIN))
-
-    @property
-    def name(self) -> str:
-        """The name of the configuration: the last part of the path results/<name>/ of the folder."""
-        return Path(self.folder).name
-
-    @cached_property
     def groups(self) -> dict[str, shown.Group]:
-        """The groups of figures and tables for readers that can be made from these results, by name of the group.
-
-        Without results there are none.
-        """
+        """The groups of figures and tables for readers that can be made from these results, by name of the group."""
         groups = shown.groups_of(self.plain, self.tables) if self.tables else []
         return {group.name: group for group in groups}
 
     @cached_property
     def verdicts(self) -> dict[str, dict[str, str]]:
-        """The verdict on each claim and the measured number with its 95 % interval, by the name of the claim.
+        """By claim, the texts verdict, measured, ci_low and ci_high of tables/claims.csv; empty without this file.
 
-        Each value is a dictionary of texts with the keys verdict, measured, ci_low and ci_high, from tables/claims.csv.
-        Without this file the result is empty. Raises ValueError if the file is damaged.
+        Raises ValueError if the file is damaged.
         """
         file = Path(self.folder, "tables/claims.csv")
         lines = files.read_bytes(file).decode().splitlines(keepends=True) if file.is_file() else []
@@ -74,10 +55,7 @@ class Exhibits:
         return {row["claim"]: {name: row[name] for name in names} for row in csv.DictReader(lines)}
 
     def ending(self) -> list[str]:
-        """Two lines to print when a workflow ends: how many claims have each verdict, and the path of the report.
-
-        The list is empty if there is no report.html.
-        """
+        """Two lines to print when a workflow ends, if there is a report: the count of verdicts, and its path."""
         report = Path(self.folder, "report.html")
         if not report.is_file():
             return []
@@ -92,119 +70,22 @@ class Exhibits:
 
     @property
     def judged(self) -> list[str]:
-        """The paths of all Parquet files: those of measured results, and those of the tables claims and comparisons.
-
-        The two tables are made from measured results when claims are judged. Without results the list is empty.
-        """
+        """The paths of all Parquet files: those of measured results, and those of the tables in JUDGED."""
         return self._parquet([*self.tables, *JUDGED] if self.tables else [])
 
     def read_by(self, group: str) -> list[str]:
-        """The paths of the Parquet files from which the figures and tables of the group called `group` are made.
-
-        The list is empty if these results have no such group.
-        """
-        return self._parquet(self.groups[group].inputs if group in self.groups else [])
+        """The paths of the Parquet files from which the figures and tables of the group called `group` are made."""
+        return self._parquet(self.groups[group].inputs)
 
     @property
     def files(self) -> list[str]:
-        """The paths of all figures (PNG, PDF) and all tables for readers (CSV, Markdown) of the results."""
+        """The paths of all figures (PNG, PDF) and all tables for readers (CSV, Markdown)."""
         return [f"{self.folder}/{file}" for group in self.groups.values() for file in group.files]
 
     @property
     def pictures(self) -> list[str]:
-        """The paths of the PNG files of all figures of the results."""
+        """The paths of the PNG files of all figures."""
         return [file for file in self.files if file.endswith(".png")]
 
     def _parquet(self, tables: Iterable[str]) -> list[str]:
         return [f"{self.folder}/parquet/{table}.parquet" for table in tables]
-
-
-Sources = Mapping[str, tuple[str, str]]
-"""By name of a Parquet table of results, the job or file it comes from, and a hash that changes with its content."""
-
-
-def plans(
-    of: Exhibits,
-    sources: Sources,
-    options: str,
-    kept: Mapping[str, Mapping[str, str]],
-    jobs: Mapping[str, Iterable[str]] | None = None,
-    again: Mapping[str, tuple[str, str]] = {},
-) -> dict[str, dict[str, Any]]:
-    """The plans, by job name, of the jobs that judge claims, make figures and tables for readers, and write pages.
-
-    A plan has all that a job's result depends on. `of` are the exhibits of the results. `sources` has a pair for each
-    Parquet table, by its name: the job or file that the table comes from, and a hash of its content. `again` has such
-    pairs for the tables of further runs on new seeds, in the subfolder again/ of the results. `options` follow the
-    target in the `snakemake` commands on the report's page. `kept` has, by claim, what results/published/ found, to be
-    shown beside claims that are not tested here: texts with the keys verdict, measured, ci_low and ci_high. `jobs` has,
-    by job name, the groups of figures and tables that a job makes; by default each group has a job.
-    """
-    settings = dict(of.plain)
-    reads = dict([*sources.values(), *again.values()])
-    made = {"claims": plan.plan("claims", "claims", reads, settings=settings, again=dict(of.again.plain))}
-    judged = {**sources, **dict.fromkeys(JUDGED, ("claims", plan.hash_of(made["claims"])))}
-    for job, names in (jobs or {f"draw/{name}": [name] for name in of.groups}).items():
-        groups = [of.groups[name] for name in names]
-        reads = dict(judged[table] for group in groups for table in group.inputs)
-        of_claims = {"kept": kept} if kept and "verdicts" in names else {}
-        made[job] = plan.plan("draw", job, reads, groups=[*names], settings=settings, **of_claims)
-    pictures = {job: plan.hash_of(each) for job, each in made.items() if job != "claims"}
-    made["page"] = plan.plan(
-        "page",
-        "page",
-        {**dict(judged.values()), **pictures},
-        settings=settings,
-        options=options,
-        tables=[*judged],
-        figures=[Path(file).stem for file in of.pictures],
-        kept=kept,
-    )
-    return made
-
-
-def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
-    """The plans, by job name, of the jobs that judge claims and make figures and pages from results/published/.
-
-    A plan has all that a job's result depends on. A single job makes all figures and tables for readers. The measured
-    results are not made again, so the plans have checksums of their Parquet files.
-    """
-
-    def checksums(of: Exhibits, folder: str) -> Sources:
-        paths = zip(of.tables, of.results, strict=True)
-        return {table: (f"{folder}/{table}", files.recorded(path) or "") for table, path in paths}
-
-    again = checksums(kept.again, f"{AGAIN}/parquet")
-    return plans(kept, checksums(kept, "parquet"), "", {}, {"draw": kept.groups}, again)
-
-
-def to_compare(name: Any, own: str) -> str:
-    """The path of the folder of results with which results/<own>/ is to be compared.
-
-    It is `name` if that contains a slash, else results/<name>/. Raises ValueError if settings.json or the table claims
-    is missing there, or if the folder is results/<own>/ itself.
-    """
-    name = str(name)
-    finished = sorted(path.parents[1].name for path in Path("results").glob("*/parquet/claims.parquet"))
-    folder = Path(name) if "/" in name else Path("results") / name
-    lacking = [each for each in ("settings.json", "parquet/claims.parquet") if not (folder / each).is_file()]
-    if lacking or folder.resolve() == Path("results", own).resolve():
-        known = ", ".join(each for each in finished if each != own) or "none is there"
-        raise ValueError(
-            f"against = {name!r}: expected another finished reproduction, by its path or in results/: {known}"
-        )
-    return str(folder)
-
-
-def command_options(name: str, presets: str | Path) -> str:
-    """The options with which a `snakemake` command makes results/<name>/, as a text to be shown to readers.
-
-    The text is empty for "default" and "published". If a YAML file in the folder `presets` sets this name, it is
-    --configfile and the file's path; for any other name, it is --configfile FILE.
-    """
-    if name in ("default", KEPT):
-        return ""
-    for file in Path(presets).glob("*.yaml"):
-        if yaml_files.read(file).get("name") == name:
-            return f" --configfile workflow/presets/{file.name}"
-    return " --configfile FILE"

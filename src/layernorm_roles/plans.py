@@ -1,149 +1,175 @@
-"""Makes the plan of every job of the workflow: the settings, seeds, code and other jobs' results that it depends on."""
+"""Makes the plan of every job: the settings, seeds, code and other jobs' results that its result depends on."""
 
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from layernorm_roles import batches, catalogue, exhibits, files, plan, source_code
+from layernorm_roles import batches, catalogue, files, source_code
 from layernorm_roles.batches import Batch
+from layernorm_roles.exhibits import JUDGED, Exhibits
+from layernorm_roles.plan import Plans
 from layernorm_roles.reproduction import Reproduction
+from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.reproduction import KEPT
 from layernorm_roles.settings.statements import PLACEMENTS
 
-Plans = dict[str, dict[str, Any]]
-
 
 def plans_of(of: Reproduction) -> Plans:
-    """A dictionary of the plans of all jobs of a reproduction, by the name of the job, such as "settings".
-
-    A job's plan is a dictionary of all that its result depends on. Jobs come after those whose results they read.
-    """
-    planned: Plans = {}
-    add = partial(_add, planned)
-    _texts(of, add)
-    _majority(of, add)
-    _language_models(of, add)
-    _placement(of, add)
+    """The plans of all jobs of a reproduction; jobs come after those whose results they read."""
+    plans = Plans(of.folder)
+    _texts(of, plans)
+    _majority(of, plans)
+    _language_models(of, plans)
+    _statements(of, plans)
+    _random_keys(of, plans)
     for name, model in of.plain["pretrained"].items():
-        add("pretrained", f"pretrained/{name}", [f"text/{model['text']}"], model=name, settings=model)
+        job = f"pretrained_measure/{name}"
+        plans.add("pretrained_measure", job, [f"text/{model['text']}"], model=name, settings=model)
     made_by = {}
     for table in of.tables:
         if table in of.in_parts:
             settings, made_by[table] = catalogue.settings_behind(table, of.plain), f"tables/{table}"
-            add("tables", made_by[table], of.jobs_of(table), table=table, settings=settings)
+            plans.add("tables", made_by[table], of.jobs_of(table), table=table, settings=settings)
         else:
             made_by[table] = of.jobs_of(table)[0]
-    _random_keys(of, add)
-    _small_statements(of, add)
-    add("settings", "settings", settings=of.plain)
-    add("durations", "durations", made_by.values())
-    sources = {table: (job, plan.hash_of(planned[job])) for table, job in made_by.items()}
-    kept = exhibits.Exhibits.kept(Path("results", KEPT))
-    options = exhibits.command_options(of.settings.name, of.presets)
-    planned |= exhibits.plans(of.exhibits, sources, options, kept.verdicts)
-    return planned
+    plans.add("settings", "settings", settings=of.plain)
+    measured = [*dict.fromkeys(made_by.values())]
+    plans.add("durations", "durations", measured)
+    plans.add("claims", "claims", measured, settings=of.plain)
+    kept = Exhibits.kept(Path("results", KEPT)).verdicts
+    made_by |= dict.fromkeys(JUDGED, "claims")
+    for name, group in of.exhibits.groups.items():
+        reads = [*dict.fromkeys(made_by[table] for table in group.inputs)]
+        of_claims = {"kept": kept} if kept and name == "verdicts" else {}
+        plans.add("draw", f"draw/{name}", reads, groups=[name], settings=of.plain, **of_claims)
+    drawn = [f"draw/{name}" for name in of.exhibits.groups]
+    options = command_options(of.settings.name, of.presets)
+    page = _page(of.exhibits, [*made_by], options, kept)
+    plans.add("page", "page", [*dict.fromkeys(made_by.values()), *drawn], **page)
+    return plans
 
 
-def benchmarks(folder: str, planned: Plans) -> list[str]:
-    """The paths of the files in which Snakemake notes the time and memory of each job that computes results.
+def plans_of_kept(kept: Exhibits) -> Plans:
+    """The plans of the jobs that judge claims, draw and write pages from the results/published/ in git.
 
-    `folder` is the path results/<name> of the reproduction whose plans, by the job's name, are `planned`. Jobs that
-    judge claims or make figures, tables for readers and pages have no such file here.
+    A single job draws all. Measured results are not made again, so the plans have checksums of their Parquet files.
     """
-    computing = (job for job, each in planned.items() if each["stage"] not in catalogue.EVIDENCE)
-    return [f"{folder}/benchmarks/{job}.tsv" for job in computing]
+    plans = Plans(kept.folder)
+    if not kept.tables:
+        return plans
+    read = zip(kept.tables, kept.results, strict=True)
+    checksums = {f"parquet/{table}": files.recorded(path) or "" for table, path in read}
+    plans.add("claims", "claims", checksums, settings=kept.plain)
+    plans.add("draw", "draw", ["claims"], groups=[*kept.groups], settings=kept.plain, tables=checksums)
+    page = _page(kept, [*kept.tables, *JUDGED], "", {})
+    plans.add("page", "page", ["claims", "draw"], **page)
+    return plans
 
 
-def ends(folder: str, planned: Plans) -> list[str]:
-    """The paths of the files that mark a reproduction's last jobs as done: the copies of their plans.
+def command_options(name: str, presets: str | Path) -> str:
+    """The options with which a `snakemake` command makes results/<name>/, as a text to be shown to readers.
 
-    `planned` has the plans of the reproduction in `folder`, by the job's name. The last jobs judge
-    claims, and make figures, tables for readers and pages.
+    The text is empty for "default" and "published". If a YAML file in the folder `presets` sets this name, it is
+    --configfile and the file's path; for any other name, it is --configfile FILE.
     """
-    last = (job for job, each in planned.items() if each["stage"] in catalogue.EVIDENCE)
-    return [f"{folder}/origin/{job}.json" for job in last]
+    if name in ("default", KEPT):
+        return ""
+    for file in Path(presets).glob("*.yaml"):
+        if yaml_files.read(file).get("name") == name:
+            return f" --configfile workflow/presets/{file.name}"
+    return " --configfile FILE"
 
 
-def _add(planned: Plans, stage: str, job: str, reads: Iterable[str] = (), **parameters: Any) -> None:
-    planned[job] = plan.plan(stage, job, {name: plan.hash_of(planned[name]) for name in reads}, **parameters)
+def _page(of: Exhibits, tables: list[str], options: str, kept: Mapping[str, Any]) -> dict[str, Any]:
+    figures = [Path(file).stem for file in of.pictures]
+    return {"settings": of.plain, "options": options, "tables": tables, "figures": figures, "kept": kept}
 
 
-def _texts(of: Reproduction, add: Any) -> None:
+def _texts(of: Reproduction, plans: Plans) -> None:
     for file, source in of.hub_sources.items():
-        add("download", f"download/{file}", source=source.model_dump(mode="json"))
+        plans.add("download", f"download/{file}", source=source.model_dump(mode="json"))
     for name in of.settings.text:
-        try:
-            content = {file: files.sha256_of(file) for file in of.corpus_files(name)}
-        except (ValueError, OSError):  # the text's rule says so, if the text is needed
-            content = {}
         reads = [f"download/{source.file_name}" for source in of.text_sources(name) if source.kind == "hub"]
-        seed = of.settings.first_seed
-        add("text", f"text/{name}", reads, settings=of.plain["text"][name], seed=seed, corpus=content)
+        settings, seed = of.plain["text"][name], of.settings.first_seed
+        corpus = _Corpus(of, name)
+        plans.add("text", f"text/{name}", reads, settings=settings, seed=seed, corpus=corpus.content)
 
 
-def _majority(of: Reproduction, add: Any) -> None:
+class _Corpus:
+    """The hashes of the local files that a text is made of, which are read if the text's plan is asked for."""
+
+    def __init__(self, of: Reproduction, text: str):
+        self.of, self.text = of, text
+
+    def content(self) -> dict[str, str]:
+        try:
+            return {file: files.sha256_of(file) for file in self.of.corpus_files(self.text)}
+        except (ValueError, OSError):  # the text's rule says so, if the text is needed
+            return {}
+
+
+def _majority(of: Reproduction, plans: Plans) -> None:
     for batch in of.training["majority"].values():
         settings, reads = of.settings.majority[batch.group], []
         for seed in batch.seeds:
             reads.append(f"majority_data/{batch.group}/seed_{seed}")
-            add("majority_data", reads[-1], settings=settings.of_data(), seed=seed)
-        add("majority", f"majority/{batch.name}", reads, **_training(of, "majority", batch))
+            plans.add("majority_data", reads[-1], settings=settings.of_data(), seed=seed)
+        plans.add("majority_train", f"majority_train/{batch.name}", reads, **_training(of, "majority", batch))
 
 
-def _language_models(of: Reproduction, add: Any) -> None:
+def _language_models(of: Reproduction, plans: Plans) -> None:
+    device = {"device": of.device.device, "device_check": of.settings.device_check}
     for batch in of.training["language_model"].values():
-        model, job = of.settings.language_model[batch.group], f"language_model/{batch.name}"
+        model, job = of.settings.language_model[batch.group], f"language_model_train/{batch.name}"
         downloads = [f"download/{source.file_name}" for source in of.labelled_sources(batch.group)]
         reads = [f"text/{model.text}", *downloads]
-        device = {"device": of.device.device, "device_check": of.settings.device_check}
-        add("language_model", job, reads, **_training(of, "language_model", batch), **device)
+        plans.add("language_model_train", job, reads, **_training(of, "language_model", batch), **device)
         if batch.name in of.measured:
-            add(
-                "measure",
-                f"measure/{batch.name}",
+            plans.add(
+                "language_model_measure",
+                f"language_model_measure/{batch.name}",
                 [job, reads[0]],
                 settings=model.of_training(),
                 runs=of.measured[batch.name],
-                norm_code=_norm_code(batch),
+                norm_code=_norm_code(batch.runs),
                 ceiling_contexts=getattr(model, "ceiling_contexts", 0),
                 block_contexts=of.settings.statements.fusion.contexts,
             )
 
-
-def _training(of: Reproduction, stage: str, batch: Batch) -> dict[str, Any]:
-    return {
-        "settings": getattr(of.settings, stage)[batch.group].of_training(),
-        "runs": [*batch.runs],
-        "norm_code": _norm_code(batch),
-    }
-
-
-def _norm_code(batch: Batch) -> dict[str, str | None]:
-    """By variant in a batch of training runs, a hash of the user's own code of the norm; None for a built-in norm."""
-    return {run["variant"]: source_code.of_norm(run["norm"]) for run in batch.runs}
+    for name in of.of_gradients:
+        model = of.settings.language_model[name]
+        parameters = {"model": name, "settings": model.of_training()}
+        parameters["seeds"] = batches.seeds(of.settings, model.gradient_seeds)
+        stage = "language_model_gradients"
+        plans.add(stage, f"{stage}/{name}", [f"text/{model.text}"], **parameters)
 
 
-def _random_keys(of: Reproduction, add: Any) -> None:
-    parameters = {"settings": of.plain["random_keys"], "seed": of.settings.first_seed}
+def _training(of: Reproduction, section: str, batch: Batch) -> dict[str, Any]:
+    settings = getattr(of.settings, section)[batch.group].of_training()
+    return {"settings": settings, "runs": [*batch.runs], "norm_code": _norm_code(batch.runs)}
+
+
+def _norm_code(runs: Iterable[batches.Run]) -> dict[str, str | None]:
+    """By variant in `runs`, a hash of the user's own code of the norm; None for a built-in norm."""
+    return {run["variant"]: source_code.of_norm(run["norm"]) for run in runs}
+
+
+def _random_keys(of: Reproduction, plans: Plans) -> None:
     norms = {norm: of.settings.norm_class(norm) for norm in of.settings.random_keys.norms}
     code = {name: source_code.of_norm(norm) for name, norm in norms.items()}
-    add("random_keys", "random_keys", **parameters, norms=norms, norm_code=code)
+    parameters = {"settings": of.plain["random_keys"], "seed": of.settings.first_seed, "norms": norms}
+    plans.add("random_keys_measure", "random_keys_measure", **parameters, norm_code=code)
 
 
-def _placement(of: Reproduction, add: Any) -> None:
-    placement = of.settings.statements.placement
-    parameters = {"settings": of.plain["statements"]["placement"]}
-    for key in ("seeds", "untrained_seeds"):
-        parameters[key] = batches.seeds(of.settings, getattr(placement, key))
-    for each in PLACEMENTS:
-        add("placement", f"placement/{each}", [f"text/{placement.text}"], placement=each, **parameters)
-
-
-def _small_statements(of: Reproduction, add: Any) -> None:
-    add("geometry", "geometry", settings=of.plain["statements"]["geometry"], seed=of.settings.first_seed)
+def _statements(of: Reproduction, plans: Plans) -> None:
+    settings, plain = of.settings.statements, of.plain["statements"]
+    for name in PLACEMENTS:
+        parameters = {"settings": plain["placement"], "placement": name}
+        for key in ("seeds", "untrained_seeds"):
+            parameters[key] = batches.seeds(of.settings, getattr(settings.placement, key))
+        plans.add("placement", f"placement/{name}", [f"text/{settings.placement.text}"], **parameters)
+    plans.add("geometry", "geometry", settings=plain["geometry"], seed=of.settings.first_seed)
     for name in ("fusion", "batch_dependence", "score_scale"):
-        number = getattr(of.settings.statements, name).seeds
-        parameters = {"settings": of.plain["statements"][name], "seeds": batches.seeds(of.settings, number)}
-        reads = [f"measure/{batch}" for batch in of.sampled] if name == "fusion" else []
-        add(name, name, reads, **parameters)
+        seeds = batches.seeds(of.settings, getattr(settings, name).seeds)
+        reads = [f"language_model_measure/{batch}" for batch in of.sampled] if name == "fusion" else []
+        plans.add(name, name, reads, settings=plain[name], seeds=seeds)

@@ -49,7 +49,9 @@ def refuse_read_only(folder: str | Path, snakefile: str | Path) -> None:
     ValueError is also raised if a file lies where a folder is needed. The message says what to do, for instance how to
     run the workflow, `snakefile`, in another folder.
     """
-    inside = [Path(folder, name) for name in (*plan.RESULTS, "figures", "tables", *plan.UNCHECKED)]
+    inside = [
+        Path(folder, name) for name in ("data", "runs", "parquet", "figures", "tables", *plan.UNCHECKED)
+    ]
     for wanted in (Path(".snakemake"), Path(folder), *inside):
         there = next(place for place in (wanted, *wanted.parents) if os.path.lexists(place))
         if not there.is_dir():
@@ -71,46 +73,43 @@ class Reproduction:
 
     @cached_property
     def plain(self) -> dict[str, Any]:
-        """All settings of the configuration as nested dictionaries and lists of values that JSON can hold."""
+        """All settings as nested dictionaries and lists of values that JSON can hold."""
         return self.settings.model_dump(mode="json")
 
     @property
     def folder(self) -> str:
-        """The path of the folder for all outputs, results/<name>, relative to the working directory."""
+        """The folder for all outputs, results/<name>, relative to the working directory."""
         return f"results/{self.settings.name}"
 
     @cached_property
     def device(self) -> Choice:
-        """The device on which language models are trained, and the reason for this choice.
-
-        Models of the majority task are trained on the CPU on any machine.
-        """
+        """The device on which language models are trained, and why."""
         return choose(self.settings.device)
 
     @property
     def gpus(self) -> int:
-        """The number of GPUs that Snakemake reserves for each job that trains language models: 1, or 0 for the CPU."""
+        """The number of GPUs that Snakemake reserves for each training of a language model, 1 or 0."""
         return int(self.device.device == "cuda")
 
     @cached_property
     def training(self) -> dict[str, dict[str, Batch]]:
-        """The batches of training runs, as training[section][name], where section is "majority" or "language_model"."""
+        """The batches of training runs, as training[section][name]."""
         return {stage: batches.batches(self.settings, stage, self.device.device) for stage in batches.GROUPS}
 
     @cached_property
     def sampled(self) -> list[str]:
-        """The names of the language model batches whose activations the experiment statements.fusion reads.
-
-        Activations are stored for this experiment when the models of the batch are measured.
-        """
+        """The names of the batches of language models whose activations statements.fusion reads."""
         return [name for name, runs in self.measured.items() if any(run["samples"] for run in runs)]
 
     @cached_property
-    def measured(self) -> dict[str, list[batches.Run]]:
-        """The language model runs whose keys are tested after training, as lists by the name of their batch.
+    def of_gradients(self) -> list[str]:
+        """The names of the GPTs whose gradients at initialisation are measured."""
+        models = self.settings.language_model
+        return [name for name in batches.single_gpts(self.settings) if models[name].gradient_seeds]
 
-        Flags in each run say what else is measured (see `batches.measured`). Batches without such runs are left out.
-        """
+    @cached_property
+    def measured(self) -> dict[str, list[batches.Run]]:
+        """The runs of language models that are measured after training, by the name of their batch."""
         trained = self.training["language_model"].items()
         measured = ((name, batches.measured(self.settings, batch)) for name, batch in trained)
         return {name: runs for name, runs in measured if runs}
@@ -128,48 +127,42 @@ class Reproduction:
     @property
     def in_parts(self) -> list[str]:
         """The names of the Parquet tables whose rows jobs write to separate files, which are joined afterwards."""
-        # A stage that is a single job has a name in common with the job.
         return [table for table in self.tables if self.jobs_of(table) != [catalogue.TABLES[table]]]
 
     def jobs_of(self, table: str) -> list[str]:
         """The names of the jobs that write rows of the Parquet table `table`; an empty list if no job does."""
         stage = catalogue.TABLES[table]
-        if stage == "measure":
+        if stage == "language_model_measure":
             flag = {"language_model_ceilings": "ceilings"}.get(table, "keys")
             asked = any(run[flag] for runs in self.measured.values() for run in runs)
-            return [f"measure/{name}" for name in self.measured] if asked else []
+            return [f"{stage}/{name}" for name in self.measured] if asked else []
         if table == "language_model_attention":
             models, jobs = self.settings.language_model, self.training["language_model"].values()
             diagnosed = (batch for batch in jobs if getattr(models[batch.group], "diagnose_every", None))
-            return [f"language_model/{batch.name}" for batch in diagnosed]
-        if stage in self.training:
-            return [f"{stage}/{name}" for name in self.training[stage]]
-        if stage == "pretrained":
-            return [f"pretrained/{model}" for model in self.settings.pretrained]
-        if stage == "placement":
-            return [f"placement/{each}" for each in PLACEMENTS]
-        return [stage]
+            return [f"{stage}/{batch.name}" for batch in diagnosed]
+        names = {
+            "majority_train": self.training["majority"],
+            "language_model_train": self.training["language_model"],
+            "language_model_gradients": self.of_gradients,
+            "pretrained_measure": self.settings.pretrained,
+            "placement": PLACEMENTS,
+        }
+        return [f"{stage}/{name}" for name in names[stage]] if stage in names else [stage]
 
     def parts(self, table: str) -> list[str]:
-        """The paths of the files that are joined to make the Parquet table `table`, one for each job that writes it."""
+        """The paths of the files that are joined to make the Parquet table `table`, one for each job."""
         return [f"{self.folder}/runs/{job}/{table}.parquet" for job in self.jobs_of(table)]
 
     def text_files(self, name: str) -> dict[str, str]:
-        """The paths of the prepared files of the text called `name`, by what they hold.
-
-        The keys are "tokenizer", "training", "validation", "contexts" and "manifest".
-        """
+        """The paths of the prepared files of the text called `name`: tokenizer, training, validation and so on."""
         return {key: f"{self.folder}/data/text/{name}/{file}" for key, file in TEXT_FILES.items()}
 
     def text_of(self, batch: Batch) -> dict[str, str]:
-        """The paths of the prepared files of the text on which `batch`, a batch of language models, is trained.
-
-        The keys say what each file holds: "tokenizer", "training", "validation", "contexts" and "manifest".
-        """
+        """The paths of the prepared files of the text on which `batch` is trained, as `text_files` has them."""
         return self.text_files(self.settings.language_model[batch.group].text)
 
     def majority_data(self, batch: Batch) -> list[str]:
-        """The paths of the data sets on which `batch`, a batch of the majority task, is trained: one for each seed."""
+        """The paths of the data sets on which `batch` is trained: one for each seed."""
         return [f"{self.folder}/data/majority/{batch.group}/seed_{seed}.parquet" for seed in batch.seeds]
 
     def downloaded(self, sources: Iterable[Source]) -> list[str]:
@@ -182,10 +175,7 @@ class Reproduction:
         return [source for source in (text.corpus, text.long.source, text.sentences.source) if source]
 
     def labelled_sources(self, model: str) -> list[Source]:
-        """The two sources of labelled sentences on which the BERT classifier `model` is trained and validated.
-
-        The list is empty if `model` is not a BERT classifier.
-        """
+        """The two sources of labelled sentences of a BERT classifier; none for any other model."""
         settings = self.settings.language_model[model]
         if settings.architecture != "bert" or settings.task != "labelled":
             return []
@@ -193,10 +183,7 @@ class Reproduction:
 
     @cached_property
     def hub_sources(self) -> dict[str, Source]:
-        """All sources of texts and labelled sentences that are downloaded from the Hugging Face hub.
-
-        The keys are the names of the downloaded files.
-        """
+        """All sources of texts and labelled sentences on the Hugging Face hub, by the name of their file."""
         sources = [source for name in self.settings.text for source in self.text_sources(name)]
         sources += [source for name in self.settings.language_model for source in self.labelled_sources(name)]
         return {source.file_name: source for source in sources if source.kind == "hub"}
@@ -204,9 +191,8 @@ class Reproduction:
     def corpus_files(self, name: str) -> list[str]:
         """The sorted paths of the local files of which the text called `name` is made.
 
-        They are the files that match the path patterns of the text's sources. Raises ValueError if a pattern matches
-        nothing, if a source would read a file twice, or if a match is not a file, is in results/ or has a name that
-        Snakemake cannot take.
+        Raises ValueError if a pattern matches nothing, if a source would read a file twice, or if a match is not a
+        file, is in results/ or has a name that Snakemake cannot take.
         """
         corpus = []
         for source in self.text_sources(name):
@@ -227,14 +213,13 @@ class Reproduction:
         return sorted(set(corpus))
 
     def text_of_pretrained(self, name: str) -> dict[str, str]:
-        """The paths of the prepared files of the text that the pretrained model `name` of config.yaml reads.
+        """The paths of the prepared files of the text that the pretrained model `name` reads.
 
-        The keys are "tokenizer", "training", "validation", "contexts" and "manifest". Raises ValueError if files of the
-        model are missing or have another SHA-256 than config.yaml says. This is not checked if the model is on the
-        Hugging Face hub, or if its keys have already been measured.
+        Raises ValueError if files of the model are missing or have another SHA-256 than config.yaml says, unless the
+        model is on the Hugging Face hub or has been measured.
         """
         model = self.settings.pretrained[name]
-        measured = Path(self.folder, "runs/pretrained", name, "pretrained_keys.parquet")
+        measured = Path(self.folder, "runs/pretrained_measure", name, "pretrained_keys.parquet")
         if model.hub is None and not measured.is_file():
             locate(name, model)
         return self.text_files(model.text)

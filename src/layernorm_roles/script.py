@@ -17,7 +17,7 @@ from typing import Any
 from layernorm_roles import files
 from layernorm_roles.files import Unusable
 from layernorm_roles.memory import first_line, is_out_of_memory
-from layernorm_roles.plan import Plan
+from layernorm_roles.plan import Plan, finish
 
 log = logging.getLogger("layernorm_roles")
 
@@ -96,7 +96,7 @@ def job(snakemake: Any) -> Iterator[Plan | None]:
     """Run the `with` block as a job of the workflow, and yield the job's plan, or None if the job has none.
 
     `snakemake` is the object of that name which Snakemake gives to a script. Log messages go to the job's log file.
-    When the block ends without error, the plan file is copied to the job's origin, which marks the job as done.
+    When the block ends without error, the plan is written to the job's origin, which marks the job as done.
 
     A ValueError, an OSError or a lack of memory ends the process with status 1 and one line on standard error; any
     other error is raised again. The traceback is in the log. At SIGTERM and SIGINT, or when the Snakemake process that
@@ -119,10 +119,10 @@ def job(snakemake: Any) -> Iterator[Plan | None]:
         log.info("SLURM job %s on %s, GPUs %s", os.environ["SLURM_JOB_ID"], os.uname().nodename, gpus)
     try:
         files.remove_partials(snakemake.output)
-        plan = Plan(snakemake.input.plan) if "plan" in snakemake.input.keys() else None
+        plan = snakemake.params.get("plan")
         yield plan
         if plan is not None:
-            plan.finish(snakemake.output.origin)
+            finish(plan, snakemake.output.origin)
         log.info("done")
     except Exception as error:
         log.error(traceback.format_exc())

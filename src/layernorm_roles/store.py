@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layernorm_roles import files, provenance
-from layernorm_roles.plan import Plan
+from layernorm_roles.plan import Plan, refuse_other_run
 from layernorm_roles.schemas import SCHEMAS, STORED
 
 if TYPE_CHECKING:
@@ -59,11 +59,11 @@ def read(path: str | Path, table: str) -> pd.DataFrame:
     return read_arrow(path, table).to_pandas(use_threads=False)
 
 
-def read_arrow(path: str | Path, table: str, identity: Mapping[str, Any] | None = None) -> pa.Table:
+def read_arrow(path: str | Path, table: str, made_from: str | None = None) -> pa.Table:
     """Read the Parquet file at `path` as an Arrow table, which is faster than pandas for columns of lists.
 
     Raises ValueError if the file is missing, damaged, or not the table named `table` with its columns in
-    `schemas.SCHEMAS`, or if the metadata's JSON entry config lacks or contradicts part of `identity`.
+    `schemas.SCHEMAS`, or if it was made from a plan whose hash is not `made_from`.
     """
     # A ParquetFile, not a dataset: folder names such as seed=3 must not become columns.
     file = _parquet(path)
@@ -74,8 +74,8 @@ def read_arrow(path: str | Path, table: str, identity: Mapping[str, Any] | None 
     except (pa.ArrowException, OSError) as error:
         raise files.Unusable.because(path, f"a damaged Parquet file ({error})") from error
     metadata = arrow.schema.metadata or {}
-    if identity:
-        provenance.refuse_contradiction(path, json.loads(metadata.get(b"config", b"{}")), identity)
+    if made_from is not None:
+        refuse_other_run(path, json.loads(metadata.get(b"config", b"{}")), made_from)
     # Columns that may not be null are declared so in the schema, and Arrow writes no null into such a column.
     if not arrow.schema.equals(SCHEMAS[table]):
         difference = _difference(arrow.schema, SCHEMAS[table])
@@ -113,8 +113,8 @@ def refuse_unplanned(plan: Plan, paths: Iterable[str | Path]) -> None:
     """
     for path in paths:
         config = json.loads(read_provenance(path).get("config", "{}"))
-        if config.get("job") in plan["made_by"]:
-            provenance.refuse_contradiction(path, config, plan.of(config["job"]))
+        if expected := plan["made_by"].get(config.get("job")):
+            refuse_other_run(path, config, expected)
 
 
 def collect(plan: Plan, paths: Iterable[str | Path], table: str, out: str | Path) -> None:
@@ -125,8 +125,8 @@ def collect(plan: Plan, paths: Iterable[str | Path], table: str, out: str | Path
     damaged, does not hold this table, or was not made as planned.
     """
     paths = list(paths)
-    jobs = zip(paths, plan["made_by"], strict=True)
-    found = [read_arrow(path, table, plan.of(job)) for path, job in jobs]
+    expected = zip(paths, plan["made_by"].values(), strict=True)
+    found = [read_arrow(path, table, made_from) for path, made_from in expected]
     # Parquet names the items of a list otherwise than the schema, which the metadata of a file would show.
     rows = pa.concat_tables(found).combine_chunks().cast(SCHEMAS[table])
     _write(rows, table, out, provenance.joined((read_provenance(path) for path in paths), plan))

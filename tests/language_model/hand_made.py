@@ -14,7 +14,7 @@ from layernorm_roles import checkpoint, files, store
 from layernorm_roles.language_model.measure import TABLES, measure_batch
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.train import train_batch
-from layernorm_roles.plan import Plan, hash_of
+from layernorm_roles.plan import hash_of
 from layernorm_roles.provenance import provenance
 from layernorm_roles.settings.language_model import POINT, BERTSettings, GPTSettings
 from layernorm_roles.text import downloads
@@ -129,10 +129,8 @@ def measured(runs, weights, folder, *asked, leave_out=()):
     plan = trained | {"runs": [run | flags for run in trained["runs"] if run["name"] not in leave_out]}
     plan |= {"made_by": {"trained": hash_of(trained), "text/hand_made": "b"}, "ceiling_contexts": 1}
     plan |= {"block_contexts": 2}
-    for name, planned in (("trained", trained), ("measured", plan)):
-        files.replace_text(folder / "plan" / f"{name}.json", json.dumps(planned))
     inputs, out = {"manifest": str(runs[0].text.manifest)}, files_in(folder, (*TABLES.values(), "samples"))
-    measure_batch(Plan(folder / "plan/measured.json"), str(weights), inputs, out, 1)
+    measure_batch(plan, str(weights), inputs, out, 1)
     return {"samples": out["samples"], **{name: out[table] for name, table in TABLES.items()}}
 
 

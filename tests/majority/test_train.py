@@ -161,24 +161,25 @@ NAMED = {"experiment": "small", "d_model": 5, "base_learning_rate": 0.02}
 
 def planned_batch(folder, code="a", norm_code="b", named=NAMED, **changes):
     """The plan of two runs of different variants and seeds, the data of each seed, in order, and the files."""
-    jobs, inputs = [f"majority_data/small/seed_{seed}" for seed in (3, 4)], []
-    for job, seed in zip(jobs, (3, 4), strict=True):
+    jobs, inputs = [], []
+    for seed in (3, 4):
         inputs.append(folder / f"{seed}.parquet")
-        data.write(planned(folder, job, settings=RECORDED.of_data(), seed=seed), inputs[-1])
+        jobs.append(planned(f"majority_data/small/seed_{seed}", settings=RECORDED.of_data(), seed=seed))
+        data.write(jobs[-1], inputs[-1])
     runs = [
         {"name": f"small/{variant}/{seed}", "variant": variant, "norm": norm, "seed": seed, **named}
         for variant, norm, seed in (("mine", "oracle:Stateful", 4), ("layernorm", "layernorm", 3))
     ]
     given = {"norm_code": {"mine": norm_code, "layernorm": None}, "device": "cpu"}
     given |= {"settings": RECORDED.of_training() | changes, "runs": runs, "device_check": "stop"}
-    plan = planned(folder, "majority/small", jobs, code=code, **given)
+    plan = planned("majority_train/small", *jobs, **given) | {"code": code}
     out = {name: folder / name for name in ("metrics", "vectors", "weights.safetensors")}
     return plan, inputs, {name.partition(".")[0]: file for name, file in out.items()}
 
 
 def test_runs_of_a_batch_have_the_data_of_their_seeds_and_write_what_each_computes_alone(tmp_path):
     plan, files, out = planned_batch(tmp_path)
-    with pytest.raises(ValueError, match=r"a file of another run \(job = 'majority_data/small/seed_3'"):
+    with pytest.raises(ValueError, match="a file of another run of majority_data/small/seed_3"):
         train.train_batch(plan, files[::-1], out)
     torch.set_num_threads(2)
     train.train_batch(plan, files, out)

@@ -1,6 +1,5 @@
 """Parts alone, by the table in docs/guide.md; and the workflow from other folders and workflows."""
 
-import json
 import re
 import textwrap
 
@@ -13,7 +12,7 @@ from layernorm_roles.plans import plans_of
 
 GUIDE = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
 PARTS = {
-    part: ({*rules.split(", "), part, "settings"}, int(jobs))
+    part: ({*rules.split(", "), f"draw_{part}", part, "settings"}, int(jobs))
     for part, rules, jobs in re.findall(r"^\| `(\w+)` \| ([\w, ]+) \| (\d+) \|$", GUIDE, re.MULTILINE)
 }
 """For each part its rules, those that the guide names for all parts included, and its number of jobs in the default."""
@@ -50,7 +49,7 @@ def test_an_example_of_the_guide_plans_no_more_than_its_part(tmp_path, name, tex
     target = re.search(rf"snakemake --cores all (\S+) --configfile {name}", GUIDE)[1]
     part = target if target in PARTS else "language_model"
     # A pretrained model that was measured need not be there to be planned.
-    measured = tmp_path / "results/smol/runs/pretrained/smollm2/pretrained_keys.parquet"
+    measured = tmp_path / "results/smol/runs/pretrained_measure/smollm2/pretrained_keys.parquet"
     if part == "pretrained":
         measured.parent.mkdir(parents=True)
         measured.touch()
@@ -61,8 +60,9 @@ def test_an_example_of_the_guide_plans_no_more_than_its_part(tmp_path, name, tex
 HUB = {"kind": "hub", "dataset": "a", "split": "s", "column": "c", "label_column": "l"}
 ON_GPU = {"name": "gpu", "device": "cuda", "threads_per_training": 2, "text": {"words": {"corpus": HUB}}}
 ON_GPU["language_model"] = {"bert": {"task": "labelled"} | {key: HUB for key in ("training", "validation")}}
-NEEDS = {"draw": (2000, 10), "language_model": (4000, None), "majority": (1500, None), "measure": (2000, 30)}
-NEEDS |= {"placement": (2000, 60), "pretrained": (3000, 60), "random_keys": (1500, 15), "text": (1500, 120)}
+NEEDS = {"draw": (2000, 10), "language_model_train": (4000, None), "language_model_measure": (2000, 30)}
+NEEDS |= {"majority_train": (1500, None), "placement": (2000, 60), "pretrained_measure": (3000, 60)}
+NEEDS |= {"random_keys_measure": (1500, 15), "text": (1500, 120)}
 """The megabytes and minutes that jobs ask for, unless the profile says so; those of trainings are in their batch."""
 
 
@@ -70,26 +70,33 @@ def test_every_job_reads_what_the_jobs_of_its_plan_make_and_asks_for_what_the_se
     """Of the whole reproduction: a job waits for the jobs that its plan names, reads files of each, and of no other."""
     (tmp_path / "gpu.yaml").write_text(yaml.safe_dump(ON_GPU))
     done, jobs, maker = elsewhere(tmp_path, "--verbose", "all", "--configfile", "gpu.yaml"), {}, {}
-    for rule, block in re.findall(r"^rule (?!all)(\w+):\n((?:    .+\n)+)", done.stdout, re.MULTILINE):
+    blocks = re.findall(r"^( *)rule (?!all)(\w+):\n((?:\1    .+\n)+)", done.stdout, re.MULTILINE)
+    for _, rule, block in blocks:
         facts = dict(line.strip().partition(": ")[::2] for line in block.splitlines())
         job = re.search(r"results/gpu/origin/(\S+)\.json", facts["output"])[1]
         jobs[job] = rule, facts
         maker |= dict.fromkeys(facts["output"].split(", "), job)
     made = reproduction.Reproduction(reproduction.configured(ROOT / "config.yaml", ON_GPU), ROOT)
-    trained = made.training.items()
     minutes = {
-        f"{stage}/{name}": each.minutes for stage, batches in trained for name, each in batches.items()
+        f"{section}_train/{name}": each.minutes
+        for section, batches in made.training.items()
+        for name, each in batches.items()
     }
-    assert {*minutes} < {*jobs} == {*plans_of(made)}, done.stdout
+    plans = plans_of(made)
+    assert {*minutes} < {*jobs} == {*plans}, done.stdout
     for job, (rule, facts) in jobs.items():
-        plan, *read = (file for file in facts["input"].split(", ") if file.startswith("results/"))
-        assert plan == f"results/gpu/plan/{job}.json" and facts["log"] == f"results/gpu/logs/{job}.log"
-        made_by = json.loads((tmp_path / plan).read_text())["made_by"]
-        assert [maker[file] for file in read if "/origin/" in file] == [*made_by]
-        data = {maker[file] for file in read if "/origin/" not in file}
-        assert data - {"settings", "durations"} == {*made_by}, job
+        assert facts["log"] == f"results/gpu/logs/{job}.log"
+        assert rule == job.split("/")[0] or job == f"draw/{rule.removeprefix('draw_')}", (
+            "a job is named by its rule"
+        )
+        newer, *read = (file for file in facts.get("input", "").split(", ") if file.startswith("results/"))
+        assert newer == "results/gpu/origin/.differs", "of a job that is not done"
+        made_by = plans[job]["made_by"]
+        assert {maker[file] for file in read} == {*made_by}, job
         text = {file for file, each in maker.items() if each.startswith("text/") and each in made_by}
-        assert text <= {*read}, "a text that lost a file is prepared again before it is read"
+        assert {file for file in text if "/origin/" not in file} <= {*read}, (
+            "a text that lost a file is prepared again"
+        )
         if job not in ("settings", "durations"):
             assert facts["benchmark"] == f"results/gpu/benchmarks/{job}.tsv"
         asked = {key: int(number) for key, number in re.findall(r"(\w+)=(\d+)", facts["resources"])}
@@ -97,7 +104,7 @@ def test_every_job_reads_what_the_jobs_of_its_plan_make_and_asks_for_what_the_se
         assert (facts.get("threads", "1"), asked.get("gpu", 0)) == (("2", 1) if on_gpu else ("1", 0))
         memory, time = NEEDS.get(job.split("/")[0], (None, None))
         assert (asked.get("mem_mb"), asked.get("runtime")) == (memory, minutes.get(job, time)), job
-        assert ("priority" in facts) == (job in ("settings", "random_keys", "draw/random_keys")), job
+        assert ("priority" in facts) == (job in ("settings", "random_keys_measure", "draw/random_keys")), job
 
 
 NO_FILE = {"text": {"words": {"corpus": {"kind": "files", "paths": ["a/*"]}}}}

@@ -46,7 +46,7 @@ def test_every_figure_table_and_verdict_is_there_and_intact(smoke):
     for name in expected:
         files.verify(smoke.results / name)
     claims = store.read(smoke.results / "parquet/claims.parquet", "claims")
-    assert claims.claim.tolist() == [claim.name for claim in CLAIMS] and {*claims.rule_fixed} == {"before"}
+    assert claims.claim.tolist() == [claim.name for claim in CLAIMS]
 
 
 def test_the_run_is_offline_prints_less_than_150_lines_and_ends_with_its_report(smoke):
@@ -59,7 +59,7 @@ def test_the_run_is_offline_prints_less_than_150_lines_and_ends_with_its_report(
 
 def test_numbers_of_the_page_are_those_of_the_tables(smoke):
     """One number followed from a run to the page: the share of keys in heads that no query after them selects."""
-    run = pd.read_parquet(smoke.results / "runs/measure/gpt/all/key_selectability.parquet")
+    run = pd.read_parquet(smoke.results / "runs/language_model_measure/gpt/all/key_selectability.parquet")
     whole = pd.read_parquet(smoke.results / "parquet/key_selectability.parquet").query("model == 'gpt'")
     pd.testing.assert_frame_equal(whole.reset_index(drop=True), run)
     where = "variant == 'layernorm' and checkpoint == 'final' and site == 'head' and texts == 'long'"
@@ -81,20 +81,19 @@ def test_tables_say_what_they_come_from(smoke):
     assert runs["dynamic_tanh"] == [1000] and runs["layernorm"] == [1000, 1001]
 
 
-def test_a_finished_run_does_nothing_again_is_intact_and_can_be_set_beside_another(smoke):
-    said = smoke.run("all", "check", "compare", "--config", "against=published")
-    assert "  2 jobs\n" in said, "nothing but what was asked for beside `all`"
+def test_a_finished_run_does_nothing_again_and_is_intact(smoke):
+    said = smoke.run("all", "check")
+    assert "  1 job\n" in said, "nothing but what was asked for beside `all`"
     assert "results/smoke: every file is as it was written" in said
-    assert "results/smoke/tables/compare_published.md" in said
-    table = pd.read_csv(smoke.results / "tables/compare_published.csv").set_index("claim")
-    assert table.verdict_other["faster"] == "confounded"
-    assert set(table.index) == {claim.name for claim in CLAIMS}
 
 
 def test_a_damaged_file_is_named_with_the_logs_and_what_is_lost_is_made_again_with_the_same_bytes(smoke):
     """Also if the command that makes it is killed while a job trains."""
-    names = ["data/majority/d3_uniform/seed_1001.parquet", f"runs/majority/{ALONE}/majority_metrics.parquet"]
-    names += [f"runs/majority/{ALONE}/weights.safetensors", "parquet/majority_metrics.parquet"]
+    names = [
+        "data/majority/d3_uniform/seed_1001.parquet",
+        f"runs/majority_train/{ALONE}/majority_metrics.parquet",
+    ]
+    names += [f"runs/majority_train/{ALONE}/weights.safetensors", "parquet/majority_metrics.parquet"]
     lost = [smoke.results / name for name in (*names, "figures/figure_1c.png", "tables/gaussian_law.md")]
     before = {path: path.read_bytes() for path in lost}
     for path in lost:
@@ -102,18 +101,18 @@ def test_a_damaged_file_is_named_with_the_logs_and_what_is_lost_is_made_again_wi
     law = smoke.results / "parquet/gaussian_law.parquet"
     content = law.read_bytes()
     law.write_bytes(content[:-1])
-    done = smoke.snakemake("random_keys", "check", "compare")
+    done = smoke.snakemake("random_keys", "check")
     law.write_bytes(content)
     lines = [line.strip() for line in done.stdout.splitlines()]
-    names = [f"results/smoke/logs/{name}.log" for name in ("draw/random_keys", "check", "compare")]
+    names = [f"results/smoke/logs/{name}.log" for name in ("draw/random_keys", "check")]
     first = next(number for number, line in enumerate(lines) if "FAILED    draw/random_keys" in line)
     assert done.returncode != 0 and lines[first + 1] == f"its log: {names[0]}", done.stdout
-    assert "parquet/gaussian_law.parquet: damaged" in done.stdout and "compare: with what?" in done.stdout
-    *logs, last = lines[lines.index("3 jobs failed; the log says why:") + 1 :][:4]
+    assert "parquet/gaussian_law.parquet: damaged" in done.stdout
+    *logs, last = lines[lines.index("2 jobs failed; the log says why:") + 1 :][:3]
     assert {*logs} == {*names} and "the same command goes on" in last and len(lines) < 60
     assert "CalledProcessError" not in done.stdout and "Traceback" not in done.stdout
     lost_files = ("results/smoke/parquet/majority_metrics.parquet", "random_keys")
-    log = smoke.results / f"logs/majority/{ALONE}.log"
+    log = smoke.results / f"logs/majority_train/{ALONE}.log"
     log.unlink()
     assert smoke.snakemake(*lost_files, killed_after=log).returncode == -signal.SIGKILL
     assert "can be removed with the --unlock argument" in smoke.snakemake(*lost_files).stdout
@@ -133,16 +132,7 @@ KEPT = ("published_figures", "results/published/report.html")
 
 def test_no_job_of_the_kept_reproduction_trains(smoke):
     plan = jobs_of(smoke.run("--dry-run", "--forceall", *KEPT))
-    assert {*plan} == {"claims", "page", "published_figures"}
-
-
-def test_publish_keeps_a_finished_reproduction_with_the_rules_from_before_it(smoke):
-    smoke.run("publish")
-    kept = smoke.folder / "results/published"
-    kinds = "rules.json settings.json parquet/claims.parquet figures/figure_2a.png tables/durations.csv"
-    for name in kinds.split():
-        assert (kept / name).read_bytes() == (smoke.results / name).read_bytes()
-    assert not [path for path in kept.rglob("*") if path.name in ("runs", "data", "origin")]
+    assert {*plan} == {"claims", "page", "draw_published", "published_figures"}
 
 
 @pytest.mark.long
@@ -159,5 +149,3 @@ def test_the_kept_reproduction_is_drawn_again_with_the_same_bytes(checkout, monk
         contents.append({file: file.read_bytes() for file in found})
     assert contents[0].keys() == contents[1].keys()
     assert not [file for file, content in contents[0].items() if contents[1][file] != content]
-    judged = pd.read_parquet(kept / "parquet/claims.parquet")
-    assert "before" in set(judged.rule_fixed), "its rules are compared with its own settings"

@@ -1,5 +1,8 @@
-# The checked settings, and the plan files of all jobs: JSON that says all that a job's result depends on. A job is done
-# again if its plan file is newer, or the copy of it that a job left whose results it reads; data are `ancient`. See
+# The checked settings, the plans of all jobs, and the functions that the rules use.
+#
+# A rule gets its plan, all that its result depends on, as a parameter; its script leaves it in origin/<job>.json. A job
+# whose plan is not what lies there has one more input, a file that is newer than all results, so that Snakemake does it
+# again: also without its notes in .snakemake, beside another machine's results, and after --touch. See
 # src/layernorm_roles/plan.py.
 import os
 import re
@@ -30,55 +33,36 @@ if CLONE.is_dir() and not CLONE.samefile(INSTALLED) and modules(CLONE) != module
         f"in an environment of its own: pip install -c constraints.txt -e {REPOSITORY}\n"
     )
 
-from layernorm_roles import exhibits, plan, plans, reproduction
+from layernorm_roles import plan
+from layernorm_roles.catalogue import COMPUTING
+from layernorm_roles.exhibits import Exhibits
+from layernorm_roles.plans import plans_of, plans_of_kept
+from layernorm_roles.reproduction import Reproduction, configured, refuse_read_only
 from layernorm_roles.script import search_garbage_rarely
 from layernorm_roles.settings import yaml_files
+from layernorm_roles.settings.reproduction import KEPT as PUBLISHED
 
 search_garbage_rarely()
 
 try:
-    # Of a repeated key Snakemake keeps the last value. A version that no longer tells the files would only do so again.
+    # Of a repeated key Snakemake keeps the last value. A version that no longer lists the files would only do so again.
     for FILE in getattr(workflow, "overwrite_configfiles", ()):
         yaml_files.read(FILE)
-    # `--config against=NAME` says for the target compare what to compare with; it is no setting of a reproduction.
-    SET = {key: value for key, value in config.items() if key != "against"}
-    THIS = reproduction.Reproduction(
-        reproduction.configured(REPOSITORY / "config.yaml", SET), REPOSITORY / "workflow/presets"
+    REPRODUCTION = Reproduction(
+        configured(REPOSITORY / "config.yaml", config), REPOSITORY / "workflow/presets"
     )
-    RUN = THIS.folder
-    reproduction.refuse_read_only(RUN, REPOSITORY / "Snakefile")
-    KEPT = exhibits.Exhibits.kept("results/published")
-    JOBS = plans.plans_of(THIS)
-    PLANS = {THIS.settings.name: JOBS}
-    if KEPT.tables and os.access(KEPT.folder, os.W_OK):  # it may be another user's
-        PLANS[KEPT.name] = exhibits.plans_of_kept(KEPT)
-    for NAME in PLANS:
-        plan.write(f"results/{NAME}", PLANS[NAME])
-    AGAINST = exhibits.to_compare(config["against"], THIS.settings.name) if "against" in config else None
+    NAME, FOLDER = REPRODUCTION.settings.name, REPRODUCTION.folder
+    refuse_read_only(FOLDER, REPOSITORY / "Snakefile")
+    KEPT = Exhibits.kept(f"results/{PUBLISHED}")
+    EXHIBITS = {NAME: REPRODUCTION.exhibits, PUBLISHED: KEPT}
+    PLANS = {NAME: plans_of(REPRODUCTION), PUBLISHED: plans_of_kept(KEPT)}
 except (ValueError, OSError) as fault:
     sys.exit(f"\nerror: {fault}\n")
 
-EXHIBITS = {THIS.settings.name: THIS.exhibits, KEPT.name: KEPT}
-
-if THIS.device.why:
-    print(f"device = auto, which means {THIS.device.device}: {THIS.device.why}", file=sys.stderr)
-
-
-def done(job, name=THIS.settings.name):
-    """An input function: the files that say that the jobs whose results `job` reads are done as planned."""
-
-    def found(wildcards):
-        reproduction = name.format(**wildcards)
-        plans = PLANS.get(reproduction, {})
-        if job == "draw/pretrained" and job not in plans:
-            sys.exit(
-                "\nerror: pretrained: expected a model under `pretrained`; in this configuration all are null\n"
-            )
-        # Of a job that is not planned Snakemake misses the plan file, which names it better than an error here.
-        reads = plans.get(job.format(**wildcards), {}).get("made_by", ())
-        return [f"results/{reproduction}/origin/{each}.json" for each in reads if each in plans]
-
-    return found
+if REPRODUCTION.device.why:
+    print(
+        f"device = auto, which means {REPRODUCTION.device.device}: {REPRODUCTION.device.why}", file=sys.stderr
+    )
 
 
 def or_end(find):
@@ -93,18 +77,34 @@ def or_end(find):
     return found
 
 
+def planned(job, name=NAME):
+    """A function for `params`: the plan of `job`, in which wildcards stand in braces."""
+
+    # A file of no job, such as a mistyped target, is missed by Snakemake, which names it.
+    return lambda wildcards: PLANS.get(name.format(**wildcards), {}).get(job.format(**wildcards))
+
+
+def differs(job, name=NAME):
+    """An input function: a file newer than all results, unless `job` left its present plan; then none."""
+
+    def newer(wildcards):
+        plans, this = PLANS.get(name.format(**wildcards), {}), job.format(**wildcards)
+        return [str(plans.folder / plan.DIFFERS)] if this in plans and plans.differs(this) else []
+
+    return or_end(newer)
+
+
 def no_target(wildcards):
     """Raise ValueError, which says that `wildcards.word` is no target, and which targets are spelt like it."""
     text = (REPOSITORY / "workflow/rules/targets.smk").read_text(encoding="utf-8")
-    targets = ["all", *re.findall(r"^(?:use rule \w+ as|rule) (\w+)", text, re.MULTILINE)]
+    targets = ["all", *re.findall(r"^rule (\w+)", text, re.MULTILINE)]
     near = " or ".join(get_close_matches(wildcards.word, targets)) or "another"
     raise ValueError(f"{wildcards.word}: no target; expected {near}: `snakemake --cores 1 help` lists all")
 
 
 def shown(exhibits, *names):
-    """Yield the files of the groups of figures and tables `names`, or of all groups; a report shows PNGs with captions."""
-    groups = [exhibits.groups[name] for name in names or exhibits.groups if name in exhibits.groups]
-    for group in groups:
+    """Yield the files of groups of figures and tables, or of all groups; Snakemake's report shows PNGs with captions."""
+    for group in (exhibits.groups[name] for name in names or exhibits.groups):
         for figure in group.figures:
             labels = {"figure": figure.name, "caption": figure.caption}
             png, pdf = (f"{exhibits.folder}/{file}" for file in figure.files)
@@ -112,9 +112,26 @@ def shown(exhibits, *names):
         yield from (f"{exhibits.folder}/{file}" for table in group.tables for file in table.files)
 
 
+def part(group):
+    """An input function: the settings, and the figures and tables for readers of one group, which has to have some."""
+
+    def files(wildcards):
+        if group not in REPRODUCTION.exhibits.groups:
+            raise ValueError(f"{group}: nothing to do; expected an entry of `{group}` that is not null")
+        shown = REPRODUCTION.exhibits.groups[group].files
+        return [f"{FOLDER}/settings.json", *(f"{FOLDER}/{file}" for file in shown)]
+
+    return or_end(files)
+
+
 def doubling(first):
     """A function for `resources`: `first`, such as a job's memory in MB or its minutes, doubled at each retry."""
     return lambda wildcards, attempt: first * 2 ** (attempt - 1)
+
+
+def doubling_minutes(batches):
+    """A function for `resources`: the minutes of the batch that the job trains, doubled at each retry."""
+    return lambda wildcards, attempt: batches[wildcards.batch].minutes * 2 ** (attempt - 1)
 
 
 wildcard_constraints:
@@ -123,19 +140,6 @@ wildcard_constraints:
     seed=r"\d+",
 
 
-# Before the first job it is written down how the claims will be judged.
-onstart:
-    # Asked here as well, since the import below takes a second.
-    if not plan.begun(RUN):
-        from layernorm_roles.evidence.claims import (
-            CLAIMS,
-            preregistration,
-        )  # imports pandas, which no plan needs
-        from layernorm_roles.provenance import git_commit
-
-        preregistration.write_rules(Path(RUN, "rules.json"), CLAIMS, THIS.plain, git_commit())
-
-
 onsuccess:
-    for line in THIS.exhibits.ending():
+    for line in REPRODUCTION.exhibits.ending():
         print(line, file=sys.stderr)

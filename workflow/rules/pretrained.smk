@@ -1,25 +1,26 @@
 # Pretrained models: which keys of their heads a query can select, and how much attention they can get.
 rule pretrained_measure:
     input:
-        plan=f"{RUN}/plan/pretrained/{{model}}.json",
-        done=done("pretrained/{model}"),
-        manifest=ancient(
-            lambda wildcards: THIS.text_files(THIS.settings.pretrained[wildcards.model].text)["manifest"]
-        ),
-        text=ancient(or_end(lambda wildcards: [*THIS.text_of_pretrained(wildcards.model).values()])),
+        differs=differs("pretrained_measure/{model}"),
+        manifest=lambda wildcards: REPRODUCTION.text_files(
+            REPRODUCTION.settings.pretrained[wildcards.model].text
+        )["manifest"],
+        text=or_end(lambda wildcards: [*REPRODUCTION.text_of_pretrained(wildcards.model).values()]),
     output:
-        origin=f"{RUN}/origin/pretrained/{{model}}.json",
-        pretrained_keys=f"{RUN}/runs/pretrained/{{model}}/pretrained_keys.parquet",
-        attention_ceilings=f"{RUN}/runs/pretrained/{{model}}/attention_ceilings.parquet",
-        token_ceilings=f"{RUN}/runs/pretrained/{{model}}/token_ceilings.parquet",
-        ones_share=f"{RUN}/runs/pretrained/{{model}}/ones_share.parquet",
-        projection_shift=f"{RUN}/runs/pretrained/{{model}}/projection_shift.parquet",
+        origin=f"{FOLDER}/origin/pretrained_measure/{{model}}.json",
+        pretrained_keys=f"{FOLDER}/runs/pretrained_measure/{{model}}/pretrained_keys.parquet",
+        attention_ceilings=f"{FOLDER}/runs/pretrained_measure/{{model}}/attention_ceilings.parquet",
+        token_ceilings=f"{FOLDER}/runs/pretrained_measure/{{model}}/token_ceilings.parquet",
+        ones_share=f"{FOLDER}/runs/pretrained_measure/{{model}}/ones_share.parquet",
+        projection_shift=f"{FOLDER}/runs/pretrained_measure/{{model}}/projection_shift.parquet",
     log:
-        f"{RUN}/logs/pretrained/{{model}}.log",
+        f"{FOLDER}/logs/pretrained_measure/{{model}}.log",
     benchmark:
-        f"{RUN}/benchmarks/pretrained/{{model}}.tsv"
+        f"{FOLDER}/benchmarks/pretrained_measure/{{model}}.tsv"
     resources:
         mem_mb=doubling(3000),
         runtime=doubling(60),
+    params:
+        plan=planned("pretrained_measure/{model}"),
     script:
         "../scripts/measure_pretrained.py"

@@ -2,20 +2,21 @@
 # widths, which that expectation gives without any random keys.
 rule random_keys_measure:
     input:
-        plan=f"{RUN}/plan/random_keys.json",
-        done=done("random_keys"),
+        differs=differs("random_keys_measure"),
     output:
-        origin=f"{RUN}/origin/random_keys.json",
-        random_keys=f"{RUN}/parquet/random_keys.parquet",
-        random_keys_precision=f"{RUN}/parquet/random_keys_precision.parquet",
-        gaussian_law=f"{RUN}/parquet/gaussian_law.parquet",
+        origin=f"{FOLDER}/origin/random_keys_measure.json",
+        random_keys=f"{FOLDER}/parquet/random_keys.parquet",
+        random_keys_precision=f"{FOLDER}/parquet/random_keys_precision.parquet",
+        gaussian_law=f"{FOLDER}/parquet/gaussian_law.parquet",
     log:
-        f"{RUN}/logs/random_keys.log",
+        f"{FOLDER}/logs/random_keys_measure.log",
     benchmark:
-        f"{RUN}/benchmarks/random_keys.tsv"
+        f"{FOLDER}/benchmarks/random_keys_measure.tsv"
     priority: 1  # the first figures of a reproduction, within minutes
     resources:
         mem_mb=doubling(1500),
         runtime=doubling(15),
+    params:
+        plan=planned("random_keys_measure"),
     script:
         "../scripts/measure_random_keys.py"

@@ -1,86 +1,101 @@
 # What other documents than the paper say about LayerNorm: small experiments, each with its tables.
-SAMPLES = [f"{RUN}/runs/measure/{batch}/samples.safetensors" for batch in THIS.sampled]
+SAMPLES = [
+    f"{FOLDER}/runs/language_model_measure/{batch}/samples.safetensors" for batch in REPRODUCTION.sampled
+]
 
 
 rule geometry:
     input:
-        plan=f"{RUN}/plan/geometry.json",
-        done=done("geometry"),
+        differs=differs("geometry"),
     output:
-        origin=f"{RUN}/origin/geometry.json",
-        measured=f"{RUN}/parquet/geometry.parquet",
-        cloud=f"{RUN}/parquet/geometry_cloud.parquet",
+        origin=f"{FOLDER}/origin/geometry.json",
+        measured=f"{FOLDER}/parquet/geometry.parquet",
+        cloud=f"{FOLDER}/parquet/geometry_cloud.parquet",
     log:
-        f"{RUN}/logs/geometry.log",
+        f"{FOLDER}/logs/geometry.log",
     benchmark:
-        f"{RUN}/benchmarks/geometry.tsv"
+        f"{FOLDER}/benchmarks/geometry.tsv"
+    group:
+        "statements"
+    params:
+        plan=planned("geometry"),
     script:
         "../scripts/measure_geometry.py"
 
 
 rule batch_dependence:
     input:
-        plan=f"{RUN}/plan/batch_dependence.json",
-        done=done("batch_dependence"),
+        differs=differs("batch_dependence"),
     output:
-        origin=f"{RUN}/origin/batch_dependence.json",
-        table=f"{RUN}/parquet/batch_dependence.parquet",
+        origin=f"{FOLDER}/origin/batch_dependence.json",
+        table=f"{FOLDER}/parquet/batch_dependence.parquet",
     log:
-        f"{RUN}/logs/batch_dependence.log",
+        f"{FOLDER}/logs/batch_dependence.log",
     benchmark:
-        f"{RUN}/benchmarks/batch_dependence.tsv"
+        f"{FOLDER}/benchmarks/batch_dependence.tsv"
+    group:
+        "statements"
+    params:
+        plan=planned("batch_dependence"),
     script:
         "../scripts/measure_batch_dependence.py"
 
 
 rule fusion:
     input:
-        plan=f"{RUN}/plan/fusion.json",
-        done=done("fusion"),
-        samples=ancient(SAMPLES),
+        differs=differs("fusion"),
+        samples=SAMPLES,
     output:
-        origin=f"{RUN}/origin/fusion.json",
-        table=f"{RUN}/parquet/fusion.parquet",
+        origin=f"{FOLDER}/origin/fusion.json",
+        table=f"{FOLDER}/parquet/fusion.parquet",
     log:
-        f"{RUN}/logs/fusion.log",
+        f"{FOLDER}/logs/fusion.log",
     benchmark:
-        f"{RUN}/benchmarks/fusion.tsv"
+        f"{FOLDER}/benchmarks/fusion.tsv"
+    group:
+        "statements"
+    params:
+        plan=planned("fusion"),
     script:
         "../scripts/measure_fusion.py"
 
 
 rule score_scale:
     input:
-        plan=f"{RUN}/plan/score_scale.json",
-        done=done("score_scale"),
+        differs=differs("score_scale"),
     output:
-        origin=f"{RUN}/origin/score_scale.json",
-        table=f"{RUN}/parquet/score_scale.parquet",
+        origin=f"{FOLDER}/origin/score_scale.json",
+        table=f"{FOLDER}/parquet/score_scale.parquet",
     log:
-        f"{RUN}/logs/score_scale.log",
+        f"{FOLDER}/logs/score_scale.log",
     benchmark:
-        f"{RUN}/benchmarks/score_scale.tsv"
+        f"{FOLDER}/benchmarks/score_scale.tsv"
+    group:
+        "statements"
+    params:
+        plan=planned("score_scale"),
     script:
         "../scripts/measure_score_scale.py"
 
 
 rule placement:
     input:
-        plan=f"{RUN}/plan/placement/{{placement}}.json",
-        done=done("placement/{placement}"),
-        manifest=ancient(THIS.text_files(THIS.settings.statements.placement.text)["manifest"]),
-        text=ancient([*THIS.text_files(THIS.settings.statements.placement.text).values()]),
+        differs=differs("placement/{placement}"),
+        manifest=REPRODUCTION.text_files(REPRODUCTION.settings.statements.placement.text)["manifest"],
+        text=[*REPRODUCTION.text_files(REPRODUCTION.settings.statements.placement.text).values()],
     output:
-        origin=f"{RUN}/origin/placement/{{placement}}.json",
-        placement=f"{RUN}/runs/placement/{{placement}}/placement.parquet",
-        untrained_gradients=f"{RUN}/runs/placement/{{placement}}/untrained_gradients.parquet",
-        position_probe=f"{RUN}/runs/placement/{{placement}}/position_probe.parquet",
+        origin=f"{FOLDER}/origin/placement/{{placement}}.json",
+        placement=f"{FOLDER}/runs/placement/{{placement}}/placement.parquet",
+        untrained_gradients=f"{FOLDER}/runs/placement/{{placement}}/untrained_gradients.parquet",
+        position_probe=f"{FOLDER}/runs/placement/{{placement}}/position_probe.parquet",
     log:
-        f"{RUN}/logs/placement/{{placement}}.log",
+        f"{FOLDER}/logs/placement/{{placement}}.log",
     benchmark:
-        f"{RUN}/benchmarks/placement/{{placement}}.tsv"
+        f"{FOLDER}/benchmarks/placement/{{placement}}.tsv"
     resources:
         mem_mb=doubling(2000),
         runtime=doubling(60),
+    params:
+        plan=planned("placement/{placement}"),
     script:
         "../scripts/train_placement.py"

@@ -5,36 +5,38 @@
 # It runs where the workflow was started, because the machines of a cluster often have no network.
 rule download:
     input:
-        plan=f"{RUN}/plan/download/{{download}}.json",
-        done=done("download/{download}"),
+        differs=differs("download/{download}"),
     output:
-        origin=f"{RUN}/origin/download/{{download}}.json",
-        rows=f"{RUN}/data/downloads/{{download}}",
+        origin=f"{FOLDER}/origin/download/{{download}}.json",
+        rows=f"{FOLDER}/data/downloads/{{download}}",
     log:
-        f"{RUN}/logs/download/{{download}}.log",
+        f"{FOLDER}/logs/download/{{download}}.log",
     benchmark:
-        f"{RUN}/benchmarks/download/{{download}}.tsv"
+        f"{FOLDER}/benchmarks/download/{{download}}.tsv"
     retries: 2
     localrule: True
+    params:
+        plan=planned("download/{download}"),
     script:
         "../scripts/download_text.py"
 
 
 rule text:
     input:
-        plan=f"{RUN}/plan/text/{{text}}.json",
-        done=done("text/{text}"),
-        corpus=ancient(or_end(lambda wildcards: THIS.corpus_files(wildcards.text))),
-        downloads=ancient(lambda wildcards: THIS.downloaded(THIS.text_sources(wildcards.text))),
+        differs=differs("text/{text}"),
+        corpus=or_end(lambda wildcards: REPRODUCTION.corpus_files(wildcards.text)),
+        downloads=lambda wildcards: REPRODUCTION.downloaded(REPRODUCTION.text_sources(wildcards.text)),
     output:
-        **THIS.text_files("{text}"),
-        origin=f"{RUN}/origin/text/{{text}}.json",
+        **REPRODUCTION.text_files("{text}"),
+        origin=f"{FOLDER}/origin/text/{{text}}.json",
     log:
-        f"{RUN}/logs/text/{{text}}.log",
+        f"{FOLDER}/logs/text/{{text}}.log",
     benchmark:
-        f"{RUN}/benchmarks/text/{{text}}.tsv"
+        f"{FOLDER}/benchmarks/text/{{text}}.tsv"
     resources:
         mem_mb=doubling(1500),
         runtime=doubling(120),
+    params:
+        plan=planned("text/{text}"),
     script:
         "../scripts/prepare_text.py"

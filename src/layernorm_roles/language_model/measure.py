@@ -20,7 +20,7 @@ from layernorm_roles.heads.layer import layers
 from layernorm_roles.language_model.model import GPT
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.tasks import task_type
-from layernorm_roles.plan import Plan
+from layernorm_roles.plan import Plan, refuse_other_run
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.schemas import AS_USED, SCHEMAS
@@ -49,7 +49,8 @@ def measure_batch(
     are wanted.
     """
     torch.set_num_threads(threads)
-    parameters, _ = checkpoint.load(weights, plan.of(next(iter(plan["made_by"]))))
+    parameters, facts = checkpoint.load(weights)
+    refuse_other_run(weights, facts["identity"], next(iter(plan["made_by"].values())))
     frames: dict[str, list[pd.DataFrame]] = {name: [] for name in TABLES}
     samples, sampled = {}, []
     runs = LanguageModelRun.of_plan(plan, inputs["manifest"])

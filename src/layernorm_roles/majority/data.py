@@ -92,9 +92,9 @@ def write(plan: Mapping[str, Any], path: str | Path) -> None:
     store.write(generate(settings, plan["seed"]), "majority_data", path, about)
 
 
-def load(path: str | Path, identity: Mapping[str, Any] | None = None) -> dict[str, Sequences]:
+def load(path: str | Path, made_from: str | None = None) -> dict[str, Sequences]:
     """Read the majority task's data set from the Parquet file `path` as {"train": Sequences, "test": Sequences}."""
-    table = store.read_arrow(path, "majority_data", identity)
+    table = store.read_arrow(path, "majority_data", made_from)
     counts = table["counts"].combine_chunks()
     label = table["label"].to_numpy()
     counts = counts.flatten().to_numpy().reshape(len(label), -1)

@@ -60,15 +60,14 @@ def train_batch(plan: Plan, data: Sequence[str | Path], out: Mapping[str, str | 
 
     `plan` has the runs and their settings. `out` has the paths to write to, under "metrics", "vectors" (a table of keys
     and queries) and "weights"; a weight's name in the file is <run>/<parameter>. `data` are the paths of the data sets,
-    one for each seed, in the order of plan["made_by"]. If the process is killed, a call with an equal plan continues
+    one for each seed, in ascending order. If the process is killed, a call with an equal plan continues
     from the runs' last checkpoints, which are kept until all runs are finished.
     """
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
     settings = MajorityTraining.model_validate(plan["settings"])
     cpu, results, checkpoints = Device(), {}, []
-    files = {
-        plan.of(job)["seed"]: (file, plan.of(job)) for file, job in zip(data, plan["made_by"], strict=True)
-    }
+    seeds = sorted({run["seed"] for run in plan["runs"]})
+    files = dict(zip(seeds, zip(data, plan["made_by"].values(), strict=True), strict=True))
     for number, run in enumerate(MajorityRun(**each) for each in plan["runs"]):
         identity = {**run._asdict(), "settings": plan["settings"], "device": cpu.identity}
         identity |= {"code": [plan["code"], plan["norm_code"][run.variant]]}

@@ -72,6 +72,6 @@ def measure_files(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[st
     held_out = first_of_each_document(store.read(text.contexts, "contexts"), tokenizers.load(text.tokenizer))
     measured = measure(plan["model"], checked, held_out)
     streams = Stream.TEXT_SELECTION, Stream.RANDOM_DIRECTION
-    about = provenance({**plan, "text": text.content_hash()}, "cpu", *streams, torch=True)
+    about = provenance(plan, "cpu", *streams, torch=True)
     for table, frame in measured.items():
         store.write(frame, table, out[table], about)

@@ -168,7 +168,9 @@ class _Runs(Section):
 
         Left out are the keys that may hold a list, seeds, runs_per_job, ceiling_seeds and ceiling_contexts.
         """
-        of_runs = {*POINT.values(), "runs_per_job", "seeds", "ceiling_seeds", "ceiling_contexts"}
+        of_runs = {*POINT.values(), "runs_per_job", "seeds", "ceiling_seeds", "ceiling_contexts"} | {
+            "gradient_seeds"
+        }
         return self.model_dump(mode="json", exclude=of_runs)
 
 
@@ -187,6 +189,8 @@ class GPTModel(_Runs, GPTSettings):
     """For how many seeds of layernorm and projection the largest attention that keys can get is computed; 0: none."""
     ceiling_contexts: Number
     """Number of long texts, the first ones, for whose keys the largest possible attention weights are computed."""
+    gradient_seeds: Annotated[Integer, Field(ge=0, le=1000)]
+    """Initialisations at which the gradients of W_Q, W_K and W_V are measured for inputs of several sizes; 0: none."""
 
     @model_validator(mode="after")
     def _factors_have_an_attention(self):

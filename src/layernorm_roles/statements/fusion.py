@@ -20,7 +20,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from layernorm_roles import checkpoint, store
-from layernorm_roles.plan import Plan
+from layernorm_roles.plan import Plan, refuse_other_run
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import Fusion
@@ -59,8 +59,8 @@ def write(plan: Plan, samples: Iterable[str | Path], out: str | Path) -> None:
     written the files `samples`, which have activations of trained layers. `out` is the path of the Parquet file. Raises
     ValueError if a file of `samples` is missing, damaged, or written by a job with another plan.
     """
-    settings, planned = Fusion.model_validate(plan["settings"]), map(plan.of, plan["made_by"])
-    trained = trained_blocks(zip(samples, planned, strict=True))
+    settings = Fusion.model_validate(plan["settings"])
+    trained = trained_blocks(zip(samples, plan["made_by"].values(), strict=True))
     frame = measure(chain(random_blocks(settings.d_model, plan["seeds"]), trained))
     store.write(frame, "fusion", out, provenance(plan, "cpu", Stream.FUSION))
 
@@ -117,14 +117,15 @@ def random_blocks(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[Atten
         )
 
 
-def trained_blocks(samples: Iterable[tuple[str | Path, Mapping[str, Any]]]) -> Iterator[AttentionBlock]:
+def trained_blocks(samples: Iterable[tuple[str | Path, str]]) -> Iterator[AttentionBlock]:
     """Yield the activations and weights of trained language models, model by model and layer by layer.
 
-    `samples` has pairs: the path of a file, and the plan of the job that should have written it. Raises ValueError if a
-    file is missing, damaged or written by a job with another plan.
+    `samples` has pairs: the path of a file, and the hash of the plan that it should be made from. Raises ValueError if
+    a file is missing, damaged or made from another plan.
     """
-    for path, plan in samples:
-        tensors, facts = checkpoint.load(path, plan)
+    for path, made_from in samples:
+        tensors, facts = checkpoint.load(path)
+        refuse_other_run(path, facts["identity"], made_from)
         layers = [(run, layer) for run in facts["runs"] for layer in range(1, run["layers"] + 1)]
         for run, layer in layers:
             parts = (tensors[f"{run['name']}/layer_{layer}.{part}"] for part in AttentionBlock._fields[:-1])

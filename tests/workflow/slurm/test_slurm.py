@@ -13,7 +13,7 @@ import pytest
 from checkouts import SMOKE, command
 
 CANCELLED = "rule_text_wildcards_words"
-REPEATED = "majority/d3/none/d_model_3/base_learning_rate_0.001/seed_0"
+REPEATED = "majority_train/d3/none/d_model_3/base_learning_rate_0.001/seed_0"
 # The devices are fake, so the models train on the CPU; SLURM is asked for a GPU all the same, as with device: cuda.
 GPU_ON_PAPER = ["--config", "device=cpu"]
 GPU_ON_PAPER += ["--set-resources", "majority_train:gpu=1", "language_model_train:gpu=1"]
@@ -32,7 +32,7 @@ RUNS = {
 }
 FILES = ["parquet/geometry.parquet"]
 FILES += [
-    f"runs/language_model/gpt/{variant}/base_learning_rate_0.01/steps_20/seed_0/weights.safetensors"
+    f"runs/language_model_train/gpt/{variant}/base_learning_rate_0.01/steps_20/seed_0/weights.safetensors"
     for variant in RUNS["language_model"]["gpt"]
 ]
 TARGETS = ["majority", "random_keys", *(f"results/tiny/{file}" for file in FILES)]
@@ -155,7 +155,7 @@ def test_every_job_ran_in_slurm_and_the_results_are_complete(ran):
     ("rule", "submitted", "together", "cpus", "memory", "gpus", "minutes"),
     [
         ("random_keys", 1, 1, 1, 1500, 0, 15),
-        ("majority", 4, 1, 1, 1500, 1, 6),
+        ("majority_train", 4, 1, 1, 1500, 1, 6),
         ("language_model", 2, 1, 1, 1500, 1, 6),
         # Small jobs share a submission, two side by side.
         ("majority_data", 1, 3, 2, 3000, 0, 2 * 10),
@@ -173,7 +173,7 @@ def test_jobs_got_what_their_rule_asks_for(ran, rule, submitted, together, cpus,
 
 def test_gpu_jobs_saw_a_device_and_no_other_job_did(ran):
     for log, (_, devices) in ran.seen.items():
-        on_gpu = log.split("/")[0] in ("majority", "language_model")
+        on_gpu = log.split("/")[0] in ("majority_train", "language_model_train")
         assert devices in (("0", "1") if on_gpu else ("none",)), log
 
 
