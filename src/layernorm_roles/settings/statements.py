@@ -31,10 +31,7 @@ _Steps = Annotated[Integer, Field(ge=1, le=1_000_000)]
 
 
 class Geometry(Section):
-    """Settings of a test that compares torch's LayerNorm with LayerNorm in four steps, on random vectors.
-
-    The steps are projection orthogonal to the ones vector, scaling to length sqrt(d), gain and bias.
-    """
+    """Settings of a test that compares torch's LayerNorm with LayerNorm in four steps, on random vectors."""
 
     dimensions: Distinct[Annotated[Integer, Field(ge=2, le=65_536)]]
     """Dimensions of the vectors that are normalised."""
@@ -43,10 +40,7 @@ class Geometry(Section):
 
 
 class Fusion(Section):
-    """Settings of a test of whether one matrix can replace attention's W_O and the feed-forward network's W_1.
-
-    W_O is the output matrix of attention, and W_1 the first matrix of the feed-forward network after it.
-    """
+    """Settings of a test of whether one matrix can replace attention's W_O and the feed-forward network's W_1."""
 
     d_model: Distinct[_Width]
     """Sizes of the residual stream for which transformer blocks with random weights are tested."""
@@ -57,10 +51,7 @@ class Fusion(Section):
 
 
 class Placement(Section):
-    """Settings of a comparison of transformers with LayerNorm in different places: pre-norm and post-norm.
-
-    Pre-norm transformers have it before attention and before feed-forward, post-norm ones after each residual sum.
-    """
+    """Settings of a comparison of transformers with LayerNorm in different places: pre-norm and post-norm."""
 
     text: Identifier
     """Name of the text, in the section `text`, on whose training documents the transformers are trained."""
@@ -116,10 +107,7 @@ class BatchDependence(Section):
 
 
 class ScoreScale(Section):
-    """Settings of an experiment on what the division of attention scores by sqrt(d_k) does.
-
-    Queries and keys are random vectors of dimension d_k; the scores are compared with and without the division.
-    """
+    """Settings of an experiment on what the division of attention scores by sqrt(d_k) does."""
 
     d_k: Distinct[Size]
     """Dimensions of queries and keys, each of which is tried."""
