@@ -9,11 +9,11 @@
 FROM python:3.11-slim
 RUN apt-get update && apt-get install --yes --no-install-recommends git && rm -rf /var/lib/apt/lists/*
 ARG USER_ID=1000
-RUN useradd --create-home --uid "$USER_ID" roles && install --directory --owner roles /roles
+RUN useradd --create-home --uid "$USER_ID" roles && install --directory --owner roles /roles /venv
 USER roles
 WORKDIR /roles
-ENV PATH=/home/roles/venv/bin:$PATH
-RUN python -m venv /home/roles/venv
+ENV PATH=/venv/bin:$PATH
+RUN python -m venv /venv
 
 # All packages, and a link to src/, which is still empty: an edit of the sources does not install torch again.
 COPY --chown=roles pyproject.toml constraints.txt README.md LICENSE ./

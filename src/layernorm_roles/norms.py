@@ -69,10 +69,7 @@ class Norm(nn.Module):
             self.bias = nn.Parameter(torch.zeros(dim))
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-        """Apply to each vector of `x`, shape (..., d), those steps of a norm that the variant asks for.
-
-        In order: subtract the mean, scale to length sqrt(d), divide by d, multiply by a number or gain, add a bias.
-        """
+        """Apply to each vector of `x`, shape (..., d), those steps of a norm that the variant asks for."""
         if self.variant.projects:
             x = project(x)
         if self.variant.scales:
@@ -98,10 +95,7 @@ class MatchedProjection(nn.Module):
         self.register_buffer("mean_square", torch.tensor(SHRUNK**2))
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-        """Subtract the mean from each vector of `x`, shape (..., d), and divide all by the running root mean square.
-
-        In training mode, the running mean square is first updated with `x`.
-        """
+        """Subtract the mean from each vector of `x`, shape (..., d), and divide all by the running root mean square."""
         x = project(x)
         if self.training:
             self.mean_square.lerp_(x.detach().square().mean(), 0.1)

@@ -86,10 +86,7 @@ class LogHandler(LogHandlerBase):
         self._ended = threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a log record of Snakemake in a short form, or not at all if it says little.
-
-        With Snakemake's option --verbose, every record is printed in Snakemake's own words.
-        """
+        """Print a log record of Snakemake in a short form, or not at all if it says little."""
         try:
             text = self._text(record)
             if self.common_settings.verbose:

@@ -113,14 +113,13 @@ def shown(exhibits, *names):
 
 
 def part(group):
-    """An input function: the figures and tables for readers of one group, and the settings."""
+    """An input function: the settings, and the figures and tables for readers of one group, which has to have some."""
 
     def files(wildcards):
         if group not in REPRODUCTION.exhibits.groups:
-            raise ValueError(
-                f"{group}: expected something to make under `{group}`; in this configuration there is none"
-            )
-        return [f"{FOLDER}/{file}" for file in ("settings.json", *REPRODUCTION.exhibits.groups[group].files)]
+            raise ValueError(f"{group}: nothing to do; expected an entry of `{group}` that is not null")
+        shown = REPRODUCTION.exhibits.groups[group].files
+        return [f"{FOLDER}/settings.json", *(f"{FOLDER}/{file}" for file in shown)]
 
     return or_end(files)
 

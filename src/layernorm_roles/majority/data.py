@@ -93,10 +93,7 @@ def write(plan: Mapping[str, Any], path: str | Path) -> None:
 
 
 def load(path: str | Path, made_from: str | None = None) -> dict[str, Sequences]:
-    """Read the majority task's data set from the Parquet file `path` as {"train": Sequences, "test": Sequences}.
-
-    Raises ValueError if the file is missing or damaged, or was made from a plan whose hash is not `made_from`.
-    """
+    """Read the majority task's data set from the Parquet file `path` as {"train": Sequences, "test": Sequences}."""
     table = store.read_arrow(path, "majority_data", made_from)
     counts = table["counts"].combine_chunks()
     label = table["label"].to_numpy()

@@ -402,7 +402,7 @@ def _attend(
     kind = type(module).__name__
     for name, value_of in options.items():
         given = value_of is not None and value_of is not False
-        if given and name not in _READ | _UNUSED or name == "dropout" and value_of:
+        if (given and name not in _READ | _UNUSED) or (name == "dropout" and value_of):
             raise Refused(f"{kind} has {name}: expected attention that is a softmax of inner products")
     if module in calls.attended:
         raise Refused(f"{kind} calls attention more than once: expected one call a module")

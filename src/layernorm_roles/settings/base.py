@@ -75,10 +75,7 @@ Distinct = Annotated[tuple[Item, ...], Field(min_length=1, max_length=100), Afte
 
 
 def one_or_several(item: Any) -> BeforeValidator:
-    """A pydantic validator that turns a single value into a tuple of one, for a field that holds several values.
-
-    `item` is the type of a value. Lists are left as they are.
-    """
+    """A pydantic validator that makes a single value of type `item` a tuple of one, and leaves lists as they are."""
     return BeforeValidator(
         lambda value: value if isinstance(value, list | tuple) else (value,),
         json_schema_input_type=item | Distinct[item],

@@ -10,10 +10,7 @@ _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "ex
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of `Settings`, the complete configuration in which all abbreviations are expanded.
-
-    It does not allow the abbreviations `only`, `like` and null of config.yaml; for these see `for_editors`.
-    """
+    """The JSON schema of `Settings`, the complete configuration in which all abbreviations are expanded."""
     return _renamed(Settings.model_json_schema())
 
 

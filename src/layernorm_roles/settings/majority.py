@@ -103,19 +103,12 @@ class MajorityTraining(MajorityData):
         return self
 
     def of_training(self) -> dict[str, Any]:
-        """The settings of a training and of the sequences that it reads, as JSON values by name.
-
-        The variant of the norm, the seed, d_model and the learning rate are left out.
-        """
+        """The settings of a training and of the sequences that it reads, as JSON values by name."""
         return self.model_dump(mode="json", include={*MajorityTraining.model_fields})
 
 
 class MajorityExperiment(MajorityTraining):
-    """The settings of an experiment on the majority task: an entry of the section `majority` in config.yaml.
-
-    A small transformer learns to name the most frequent class of a sequence. It is trained once for every combination
-    of d_model, learning rate, variant of the norm and seed.
-    """
+    """The settings of an experiment on the majority task: an entry of the section `majority` in config.yaml."""
 
     d_model: Annotated[Distinct[Width], one_or_several(Width)]
     """Size of the residual stream and of the only attention head. A list trains every variant with each size."""

@@ -24,10 +24,7 @@ Dimensions = Annotated[tuple[_Dimension, _Dimension], AfterValidator(_ordered)]
 
 
 class Precision(Section):
-    """Settings of an experiment on Gaussian keys after LayerNorm, for several values of eps, in float64 and float32.
-
-    It counts the matrices with an unselectable key, which is a key that no query gives the highest score.
-    """
+    """Settings of an experiment on Gaussian keys after LayerNorm, for several values of eps, in float64 and float32."""
 
     dimensions: Dimensions
     """Range of the keys' dimension d as [first, last]; each dimension in it is tried."""
@@ -38,11 +35,7 @@ class Precision(Section):
 
 
 class Law(Section):
-    """Settings for computing how many Gaussian keys it takes until a given share of them is unselectable.
-
-    The expected share is computed for each dimension of the keys; no keys are sampled. A key is unselectable if no
-    query gives it the highest score.
-    """
+    """Settings for computing how many Gaussian keys it takes until a given share of them is unselectable."""
 
     dimensions: Dimensions
     """Range of the keys' dimension d as [first, last]; each dimension in it is computed."""
@@ -53,10 +46,7 @@ class Law(Section):
 
 
 class RandomKeys(Section):
-    """Settings of the experiment that counts matrices of Gaussian keys with at least one unselectable key.
-
-    A key is unselectable if no query gives it the highest score. A matrix has n keys of dimension d.
-    """
+    """Settings of the experiment that counts matrices of Gaussian keys with at least one unselectable key."""
 
     keys: Range
     """Range of the number n of keys in a matrix as [first, last]; each number in it is tried."""

@@ -138,10 +138,7 @@ class Settings(Section):
         return self
 
     def variants_used(self) -> Iterator[Use]:
-        """Yield a `Use` for each place in the settings that names a variant of the norm; BERTs are left out.
-
-        A BERT's own settings allow a fixed list of variants.
-        """
+        """Yield a `Use` for each place in the settings that names a variant of the norm; BERTs are left out."""
         for experiment, task in self.majority.items():
             for variant in task.seeds:
                 shapes = tuple((task.classes, d_model) for d_model in task.d_model)

@@ -30,7 +30,7 @@ _Steps = Annotated[Integer, Field(ge=1, le=1_000_000)]
 
 
 class Geometry(Section):
-    """Settings of a test of LayerNorm as projection, scaling, gain and bias, beside torch's, on random vectors."""
+    """Settings of a test that compares torch's LayerNorm with LayerNorm in four steps, on random vectors."""
 
     dimensions: Distinct[Annotated[Integer, Field(ge=2, le=65_536)]]
     """Dimensions of the vectors that are normalised."""
@@ -39,7 +39,7 @@ class Geometry(Section):
 
 
 class Fusion(Section):
-    """Settings of a test of whether one matrix can replace attention's W_O and the feed-forward part's W_1."""
+    """Settings of a test of whether one matrix can replace attention's W_O and the feed-forward network's W_1."""
 
     d_model: Distinct[_Width]
     """Sizes of the residual stream for which transformer blocks with random weights are tested."""
@@ -50,7 +50,7 @@ class Fusion(Section):
 
 
 class Placement(Section):
-    """Settings of a comparison of transformers with LayerNorm before the parts of a layer and after residual sums."""
+    """Settings of a comparison of transformers with LayerNorm in different places: pre-norm and post-norm."""
 
     text: Identifier
     """Name of the text, in the section `text`, on whose training documents the transformers are trained."""
@@ -103,7 +103,7 @@ class BatchDependence(Section):
 
 
 class ScoreScale(Section):
-    """Settings of a test of what the division of attention scores by sqrt(d_k) does, on random queries and keys."""
+    """Settings of an experiment on what the division of attention scores by sqrt(d_k) does."""
 
     d_k: Distinct[Size]
     """Dimensions of queries and keys, each of which is tried."""

@@ -90,10 +90,7 @@ class Split(Section):
 
 
 class Contexts(Section):
-    """Settings of contexts: texts that a trained model reads so that its attention keys can be tested.
-
-    The test says for each key whether some query gives it the highest score.
-    """
+    """Settings of contexts: texts that a trained model reads so that its attention keys can be tested."""
 
     source: Source | None
     """Source of the texts to test keys on; null: they are taken from the corpus' held-out documents."""

@@ -37,11 +37,7 @@ def _error(node: yaml.Node, fault: str) -> yaml.YAMLError:
 
 
 def read(path: str | Path) -> dict[Any, Any]:
-    """The mapping that the YAML file at `path` contains, as a dict.
-
-    Raises ValueError if the file cannot be read, is not YAML in UTF-8, or holds no mapping, if a key is repeated, or if
-    a number has a leading 0 or colons.
-    """
+    """The mapping in the YAML file at `path`; ValueError, with the path, if there is none or `LOADER` refuses it."""
     try:
         content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=LOADER)
     except (yaml.YAMLError, ValueError, OSError) as error:
