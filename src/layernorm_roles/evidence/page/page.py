@@ -12,8 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from layernorm_roles import files, shown, store
-from layernorm_roles.evidence.claims.claim import Claim
 from layernorm_roles.evidence.claims.rules import MEANINGS
+from layernorm_roles.evidence.claims.testing import Claim
 from layernorm_roles.evidence.page import findings, sections, vectors
 from layernorm_roles.evidence.tables import readable
 from layernorm_roles.evidence.tables.typography import interval, number, typeset

@@ -10,8 +10,8 @@ import pandas as pd
 import yaml
 from markupsafe import Markup, escape
 
-from layernorm_roles.evidence.claims.claim import Claim
 from layernorm_roles.evidence.claims.rules import ACCURACY_STEP
+from layernorm_roles.evidence.claims.testing import Claim
 from layernorm_roles.evidence.legends import LEAST_FOR_INTERVAL
 from layernorm_roles.evidence.tables.readable import Cell, grid
 from layernorm_roles.evidence.tables.typography import typeset
