@@ -6,14 +6,14 @@ import pytest
 import random_world
 import worlds
 from judging import CLAIMS, verdict_on
+from layernorm_roles.evidence.claims.claim import Claim
+from layernorm_roles.evidence.claims.comparison import Comparison, Outcome, Value, ask
 from pytest import approx
 from scipy import stats
 
 from layernorm_roles.evidence import claims
 from layernorm_roles.evidence.analysis import majority
 from layernorm_roles.evidence.analysis.estimate import Estimate
-from layernorm_roles.evidence.claims.claim import Claim
-from layernorm_roles.evidence.claims.comparison import Comparison, Outcome, Value, ask
 
 
 def test_an_empty_run_has_a_row_for_every_claim_and_says_what_is_missing():

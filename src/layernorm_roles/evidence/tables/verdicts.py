@@ -7,8 +7,8 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import LEVEL
 from layernorm_roles.evidence.claims import CLAIMS, on_common_scale
-from layernorm_roles.evidence.claims.claim import Claim
 from layernorm_roles.evidence.claims.rules import Verdict
+from layernorm_roles.evidence.claims.testing import Claim
 from layernorm_roles.evidence.tables.readable import Readable, grid
 from layernorm_roles.evidence.tables.typography import MISSING, measured, typeset
 
