@@ -66,7 +66,7 @@ EXHIBITS = [
     ),
     Exhibit(
         "Figure 1d",
-        "the same after LayerNorm, over all matrices",
+        "matrices of Gaussian keys with an unselectable key after LayerNorm",
         "random_keys_layernorm",
         ("figure_1d",),
         "after the projection alone",

@@ -28,19 +28,28 @@ Inputs = Mapping[str, str | Path | Sequence[str | Path]]
 """Paths of the files that pages are made from, by their names."""
 
 
-def write(plan: Mapping[str, Any], inputs: Inputs, folder: str | Path) -> None:
-    """Write the pages of the reproduction in `folder`: report.html on all claims, findings.html and findings.md.
+def write(
+    plan: Mapping[str, Any],
+    inputs: Inputs,
+    out_report: str | Path,
+    out_findings: str | Path,
+    out_markdown: str | Path,
+) -> None:
+    """Write the pages of a reproduction: the report on all claims, and the findings as HTML and as Markdown.
 
     `plan` has the reproduction's `settings`, the names of its `tables` and `figures` that the pages may show, and
     `options`, the text that follows the target in snakemake commands on the pages. `inputs` has the path of each table
     by name, the tables claims and comparisons included, and under "figures" the paths of PNG files. The pages link to
     files in the folders figures/, tables/ and parquet/ beside them. Equal inputs give equal bytes.
     """
-    evidence, templates = _Evidence(Path(folder).name, plan, inputs), sections.environment()
-    pages = {"report.html": evidence.report(), "findings.html": evidence.findings()}
-    pages["findings.md"] = pages["findings.html"]
-    for name, variables in pages.items():
-        files.write_text(Path(folder, name), templates.get_template(f"{name}.j2").render(variables))
+    evidence, templates = _Evidence(Path(out_report).parent.name, plan, inputs), sections.environment()
+    findings_of = evidence.findings()
+    for template, path, variables in (
+        ("report.html.j2", out_report, evidence.report()),
+        ("findings.html.j2", out_findings, findings_of),
+        ("findings.md.j2", out_markdown, findings_of),
+    ):
+        files.write_text(path, templates.get_template(template).render(variables))
 
 
 class _Evidence:

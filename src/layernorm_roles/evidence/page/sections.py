@@ -91,12 +91,14 @@ def mathematics(text: str) -> Markup:
 
 
 def compared(comparisons: pd.DataFrame, claim: str) -> list[pd.DataFrame]:
-    """Return the comparisons behind a claim as tables of texts: the first UNFOLDED rows, and the others, if any."""
-    rows = comparisons[comparisons.claim == claim].sort_values("number")
-    new = rows.statistic != rows.statistic.shift()
-    rows = rows.assign(
-        quantity=rows.comparison + (": " + rows.statistic).where(new, ""), unit=rows.unit.fillna("")
-    )
+    """Return the comparisons behind a claim as tables of texts: the first UNFOLDED rows, and others that have a criterion."""
+    rows = comparisons[comparisons.claim == claim].sort_values("number").reset_index(drop=True)
+    rows = rows[(rows.index < UNFOLDED) | (rows.asked.fillna("") != "")]
+    title, own = rows.comparison.str.extract(r"^(?:(.*): )?(.*)$").fillna("").to_numpy().T  # of a variation
+    rows = rows.assign(title=title, own=own, unit=rows.unit.fillna(""))
+    new = rows[["title", "statistic"]] != rows[["title", "statistic"]].shift()
+    began = (rows.title + ": ").where(new.title & (rows.title != ""), "")
+    rows["quantity"] = began + rows.own + (", " + rows.statistic).where(new.any(axis=1), "")
     cells = {
         "quantity": lambda row: typeset(row.quantity),
         "found": lambda row: measured(row.estimate, row.ci_low, row.ci_high, row.unit) or MISSING,

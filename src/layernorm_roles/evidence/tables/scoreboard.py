@@ -1,5 +1,6 @@
 """The scoreboard of the paper's exhibits as readers see it."""
 
+import re
 from typing import Any
 
 import pandas as pd
@@ -21,14 +22,17 @@ def texts(row: Any) -> dict[str, str]:
         found = {
             "reported": _joined(reported or row.paper_value, row.reported_detail),
             "measured": _joined(here, row.detail),
-            "control": control and f"{control} {row.control}",
-            "size": row.size_beside_paper,
+            "control": _joined(control, control and row.control, " "),
+            "size": row.size_beside_paper.partition(". ")[0]
+            .removesuffix(".")
+            .replace(" of each variant", ""),
         }
     outcome = f"{MARKS[row.outcome]} {row.outcome}"
     cells = {"exhibit": row.exhibit, "quantity": row.shows} | {
         key: text or MISSING for key, text in found.items()
     }
-    return {key: typeset(text) for key, text in (cells | {"result": _joined(outcome, row.why, ": ")}).items()}
+    cells |= {"result": _joined(outcome, row.why, ": ")}
+    return {key: re.sub(r"\[(\S+), (\S+)\]", "[\\1,\u00a0\\2]", typeset(text)) for key, text in cells.items()}
 
 
 def _joined(first: str, second: Any, between: str = "; ") -> str:
