@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from layernorm_roles import files
-from layernorm_roles.evidence.claims import CLAIMS, TABLES
+from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.page import publish
 
 
@@ -45,26 +45,6 @@ def test_what_is_kept_is_the_files_a_report_and_nothing_older(world, names, tmp_
     assert not [name for name, content in found.items() if b"kept run:" in content]
     page = found["report.html"].decode()
     assert "Reproduction “published”" in page and "--configfile" not in page
-
-
-def test_what_is_asked_again_lies_in_the_kept_one_until_another_is_kept(world, names, tmp_path):
-    """Of it only what claims are judged by is kept."""
-    run, kept = tmp_path / "run", tmp_path / "published"
-    shutil.copytree(world.folder, run)
-    for name in ("settings.json", "rules.json"):
-        files.write_text(run / name, "{}")
-    publish.publish(world.plan | {"files": names}, run, kept)
-    first = contents(kept)
-    settings = world.plan["settings"] | {"name": "again"}
-    plan = {"files": [*names, "settings.json", "rules.json"], "settings": settings}
-    for _ in range(2):
-        publish.publish(world.plan | plan, run, kept)
-    added = {name for name in contents(kept) if name not in first}
-    measured = {f"again/{name}" for name in names} & {f"again/parquet/{each}.parquet" for each in TABLES}
-    assert added == {*measured, "again/settings.json", "again/rules.json"} and measured
-    assert first.items() <= contents(kept).items() and files.faults(kept) == []
-    publish.publish(world.plan | {"files": names}, run, kept)
-    assert contents(kept) == first
 
 
 def test_an_unfinished_or_damaged_reproduction_is_refused_and_the_kept_one_stays(world, names, tmp_path):

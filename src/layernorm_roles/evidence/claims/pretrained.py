@@ -93,8 +93,6 @@ def heads_of_practical_width(test):
         would. Intervals are over documents.
     """
     test.beside("heads_of_practical_width_decoder", DECODER, selectable_heads, "smollm2")
-    test.table("attention_ceilings")
-    test.table("gaussian_law")
     selectable_heads(test, "minilm")
 
 

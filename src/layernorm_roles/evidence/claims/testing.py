@@ -49,6 +49,7 @@ BEFORE = "untrained "
 UNTRAINED = "untrained models"
 GEOMETRY = "Untrained models pass this test, too: it shows what geometry gives, and nothing that is learnt."
 
+TWO_LOOKS = "Intervals cover 97.5 %: the runs are of two sets of seeds, and the second was run after a look at the first."
 LABELS = {"Reported": "paper_value", "Setting": "setting", "Statistic": "statistic", "Control": "control"}
 LABELS |= {"Rule": "rule"}
 """Labels of the sentences in a claim's docstring, and the fields of `Claim` that they fill."""
@@ -241,9 +242,8 @@ def question(unit: str, asked: Mapping[str, Any]) -> Question | None:
     if isinstance(number, Question):
         return number
     own = ASKED[kind]
-    return own._replace(
-        words=own.words.format(f"{number:.3g}"), number=np.log(number) if unit == RATIO else number
-    )
+    asked = float(np.log(number)) if unit == RATIO else float(number)
+    return own._replace(words=own.words.format(f"{number:.3g}"), number=asked)
 
 
 Role = Literal["effect", "control", "gate", "context"]
@@ -565,6 +565,8 @@ def claim(*, figures: Sequence[str] = (), exhibits: Sequence[str] = (), **fields
 
     def register(function: Callable[[Test], None]) -> Callable[[Test], None]:
         words = _words(function)
+        if fields.get("looks", 1) > 1:
+            words["rule"] += f" {TWO_LOOKS}"
         CLAIMS[function.__name__] = Claim(
             function.__name__,
             function=function,

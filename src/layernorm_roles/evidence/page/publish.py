@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from layernorm_roles import files
-from layernorm_roles.evidence.claims import TABLES
 from layernorm_roles.evidence.draw import draw_groups
 from layernorm_roles.evidence.page import page
-from layernorm_roles.settings.reproduction import AGAIN
 
 LARGEST = 2_500_000
 """Bytes of the largest Parquet file that is kept: the history of the repository holds every kept one for ever."""
@@ -19,8 +17,7 @@ def publish(plan: Mapping[str, Any], run: str | Path, kept: str | Path) -> None:
     """Replace the kept reproduction, in the folder `kept`, by the finished reproduction in the folder `run`.
 
     The files that `plan` lists under `files`, as paths below `run`, are copied, and the HTML pages are written anew.
-    `plan` also has the reproduction's `settings` and the names of its `tables` and `figures`. A reproduction called
-    "again" replaces only the subfolder again/ of `kept`, without pages. Raises ValueError, and leaves `kept` as it was,
+    `plan` also has the reproduction's `settings` and the names of its `tables` and `figures`. Raises ValueError, and leaves `kept` as it was,
     if a file is missing or damaged, or if a Parquet file has more than 2,500,000 bytes (LARGEST).
     """
     run, kept, names = Path(run), Path(kept), list(plan["files"])
@@ -31,9 +28,6 @@ def publish(plan: Mapping[str, Any], run: str | Path, kept: str | Path) -> None:
             f"{run} is not a finished reproduction, it lacks {', '.join(missing[:5])}{more}; "
             "run snakemake --cores all first"
         )
-    if again := plan["settings"].get("name") == AGAIN:
-        kept, read = kept / AGAIN, {f"parquet/{table}.parquet" for table in TABLES}
-        names = [name for name in names if name in read or name.endswith(".json")]
     large = {name: (run / name).stat().st_size for name in names if name.endswith(".parquet")}
     if large := [f"{name} ({size:,} bytes)" for name, size in large.items() if size > LARGEST]:
         raise ValueError(f"{run}: too large to be kept, more than {LARGEST:,} bytes: {', '.join(large)}")
@@ -43,8 +37,7 @@ def publish(plan: Mapping[str, Any], run: str | Path, kept: str | Path) -> None:
         content = files.read_bytes(run / name)
         with files.atomic_write(partial / name) as path:
             path.write_bytes(content)
-    if not again:
-        _show(plan, partial)
+    _show(plan, partial)
     if kept.exists():
         shutil.rmtree(kept)
     partial.rename(kept)
