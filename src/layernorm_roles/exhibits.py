@@ -125,10 +125,10 @@ def plans(
     """The plans, by job name, of the jobs that judge claims, make figures and tables for readers, and write pages.
 
     A plan has all that a job's result depends on. `of` are the exhibits of the results. `sources` has a pair for each
-    Parquet table, by its name: the job or file that the table comes from, and a hash of its content. `options` follow the
-    target in the `snakemake` commands on the report's page. `kept` has, by claim, what results/published/ found, to be
-    shown beside claims that are not tested here: texts with the keys verdict, measured, ci_low and ci_high. `jobs` has,
-    by job name, the groups of figures and tables that a job makes; by default each group has a job.
+    Parquet table, by its name: the job or file that the table comes from, and a hash of its content. `options` follow
+    the target in the `snakemake` commands on the report's page. `kept` has, by claim, what results/published/ found,
+    to be shown beside claims that are not tested here: texts with the keys verdict, measured, ci_low and ci_high.
+    `jobs` has, by job name, the groups of figures and tables that a job makes; by default each group has a job.
     """
     settings = dict(of.plain)
     made = {"claims": plan.plan("claims", "claims", dict(sources.values()))}

@@ -45,7 +45,7 @@ def by_layer(
 
 
 def selectable_heads(test: Test, model: str) -> None:
-    """Ask whether the keys of heads are selectable, and whether cut heads have as many unselectable keys as expected."""
+    """Ask whether the keys of heads are selectable, and those of cut heads as often as Gaussian keys."""
     keys = of_model(test.table("pretrained_keys"), model)
     cuts = keys[keys.site == "head_cut"]
     require(len(cuts), f"The run has no heads of {model} that were cut to fewer dimensions.")

@@ -17,8 +17,9 @@ def publish(plan: Mapping[str, Any], run: str | Path, kept: str | Path) -> None:
     """Replace the kept reproduction, in the folder `kept`, by the finished reproduction in the folder `run`.
 
     The files that `plan` lists under `files`, as paths below `run`, are copied, and the HTML pages are written anew.
-    `plan` also has the reproduction's `settings` and the names of its `tables` and `figures`. Raises ValueError, and leaves `kept` as it was,
-    if a file is missing or damaged, or if a Parquet file has more than 2,500,000 bytes (LARGEST).
+    `plan` also has the reproduction's `settings` and the names of its `tables` and `figures`. Raises ValueError, and
+    leaves `kept` as it was, if a file is missing or damaged, or if a Parquet file has more than 2,500,000 bytes
+    (LARGEST).
     """
     run, kept, names = Path(run), Path(kept), list(plan["files"])
     missing = [name for name in names if not (run / name).is_file()]
