@@ -1,6 +1,5 @@
 """What a reproduction consists of, and its runs and batches, for configurations that are counted by hand."""
 
-import json
 import math
 from itertools import product
 from pathlib import Path
@@ -247,28 +246,6 @@ def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):
         (tmp_path / name).write_text("{ }")
         with pytest.raises(ValueError, match=rf"{name}: damaged"):
             assert not Exhibits.kept(tmp_path).verdicts
-
-
-def test_what_is_asked_again_is_read_when_kept_claims_are_judged(tmp_path):
-    """And a change of it changes the plan of what is judged and shown, of no table."""
-    found = []
-    for seed in (None, 1, 2):
-        if seed:
-            files.write_text(tmp_path / "again/settings.json", json.dumps({"first_seed": seed}))
-            files.write_text(tmp_path / "again/parquet/random_keys.parquet", str(seed))
-        files.write_text(tmp_path / "settings.json", '{"first_seed": 0}')
-        files.write_text(tmp_path / "parquet/random_keys.parquet", "")
-        kept = Exhibits.kept(tmp_path)
-        found.append(exhibits.plans_of_kept(kept))
-        assert kept.again.results == [f"{tmp_path}/again/parquet/random_keys.parquet"] * bool(seed)
-    without, *others = [plans["claims"] for plans in found]
-    assert without["again"] == {} and [*without["made_by"]] == ["parquet/random_keys"]
-    for seed, judging in enumerate(others, start=1):
-        assert judging["again"] == {"first_seed": seed}
-        checksum = files.recorded(tmp_path / "again/parquet/random_keys.parquet")
-        assert [*judging["made_by"]] == ["parquet/random_keys", "again/parquet/random_keys"]
-        assert (judging["made_by"]["again/parquet/random_keys"] == checksum) == (seed == 2)
-    assert len({plans["page"]["made_by"]["claims"] for plans in found}) == 3
 
 
 def test_a_command_that_a_text_shows_means_the_reproduction():

@@ -12,7 +12,7 @@ from typing import Any
 from layernorm_roles import files, plan, shown
 from layernorm_roles.catalogue import TABLES
 from layernorm_roles.settings import yaml_files
-from layernorm_roles.settings.reproduction import AGAIN, KEPT
+from layernorm_roles.settings.reproduction import KEPT
 
 JUDGED = ("claims", "comparisons")
 """Names of the Parquet tables that are made from those of measured results when the paper's claims are judged."""
@@ -38,14 +38,6 @@ class Exhibits:
         plain = json.loads(files.read_bytes(file)) if file.is_file() else {}
         there = [table for table in TABLES if plain and Path(folder, f"parquet/{table}.parquet").is_file()]
         return cls(str(folder), plain, tuple(there))
-
-    @cached_property
-    def again(self) -> "Exhibits":
-        """The `Exhibits` of the results in the subfolder again/ of `folder`, without any tables if there are none.
-
-        They come from further runs on new seeds, for claims that the results in `folder` leave undecided.
-        """
-        return Exhibits.kept(Path(self.folder, AGAIN))
 
     @property
     def name(self) -> str:
@@ -129,20 +121,17 @@ def plans(
     options: str,
     kept: Mapping[str, Mapping[str, str]],
     jobs: Mapping[str, Iterable[str]] | None = None,
-    again: Mapping[str, tuple[str, str]] = {},
 ) -> dict[str, dict[str, Any]]:
     """The plans, by job name, of the jobs that judge claims, make figures and tables for readers, and write pages.
 
     A plan has all that a job's result depends on. `of` are the exhibits of the results. `sources` has a pair for each
-    Parquet table, by its name: the job or file that the table comes from, and a hash of its content. `again` has such
-    pairs for the tables of further runs on new seeds, in the subfolder again/ of the results. `options` follow the
-    target in the `snakemake` commands on the report's page. `kept` has, by claim, what results/published/ found, to be
-    shown beside claims that are not tested here: texts with the keys verdict, measured, ci_low and ci_high. `jobs` has,
-    by job name, the groups of figures and tables that a job makes; by default each group has a job.
+    Parquet table, by its name: the job or file that the table comes from, and a hash of its content. `options` follow
+    the target in the `snakemake` commands on the report's page. `kept` has, by claim, what results/published/ found,
+    to be shown beside claims that are not tested here: texts with the keys verdict, measured, ci_low and ci_high.
+    `jobs` has, by job name, the groups of figures and tables that a job makes; by default each group has a job.
     """
     settings = dict(of.plain)
-    reads = dict([*sources.values(), *again.values()])
-    made = {"claims": plan.plan("claims", "claims", reads, settings=settings, again=dict(of.again.plain))}
+    made = {"claims": plan.plan("claims", "claims", dict(sources.values()))}
     judged = {**sources, **dict.fromkeys(JUDGED, ("claims", plan.hash_of(made["claims"])))}
     for job, names in (jobs or {f"draw/{name}": [name] for name in of.groups}).items():
         groups = [of.groups[name] for name in names]
@@ -169,13 +158,9 @@ def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
     A plan has all that a job's result depends on. A single job makes all figures and tables for readers. The measured
     results are not made again, so the plans have checksums of their Parquet files.
     """
-
-    def checksums(of: Exhibits, folder: str) -> Sources:
-        paths = zip(of.tables, of.results, strict=True)
-        return {table: (f"{folder}/{table}", files.recorded(path) or "") for table, path in paths}
-
-    again = checksums(kept.again, f"{AGAIN}/parquet")
-    return plans(kept, checksums(kept, "parquet"), "", {}, {"draw": kept.groups}, again)
+    paths = zip(kept.tables, kept.results, strict=True)
+    sources = {table: (f"parquet/{table}", files.recorded(path) or "") for table, path in paths}
+    return plans(kept, sources, "", {}, {"draw": kept.groups})
 
 
 def to_compare(name: Any, own: str) -> str:

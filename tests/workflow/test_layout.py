@@ -172,7 +172,7 @@ def test_a_checkout_that_is_not_installed_has_no_version_and_works(tmp_path):
     assert done.stdout == "unknown\n", done.stderr
 
 
-PLAN = {"table": "t", "settings": example(Text).model_dump(mode="json"), "seed": 5, "again": {"a": 1}}
+PLAN = {"table": "t", "settings": example(Text).model_dump(mode="json"), "seed": 5}
 
 
 class Given(dict):
@@ -180,18 +180,17 @@ class Given(dict):
     __iter__ = lambda self: iter(self.values())  # noqa: E731
 
 
-INPUT = Given(parts=["p"], tables=["in/a.parquet"], figures=["f"], again=["x/y/again/parquet/a.parquet"])
+INPUT = Given(parts=["p"], tables=["in/a.parquet"], figures=["f"])
 OUTPUT = Given((name, f"x/out/{name}") for name in "measured cloud table comparisons report findings".split())
 OUTPUT |= {"claims": "x/y/parquet/a", "manifest": "x/y/data/text/words/manifest.json", "origin": "o"}
 PARAMS = Given(folder="x/y", against="x/z", kept="x/published", plan=PLAN)
-TABLES, TEXT, COMPARED = {"a": Path("in/a.parquet")}, Path("x/y/data/text/words"), "x/y/tables/compare_z"
-JUDGED = (OUTPUT.claims, OUTPUT.comparisons, Path("x/y/rules.json"), PLAN["settings"], Path("x/y/again"))
+TEXT, COMPARED = Path("x/y/data/text/words"), "x/y/tables/compare_z"
 PAGE = {"a": "in/a.parquet", "figures": ["f"]}
 CALLS = {
     "collect_table": ("store.collect", PLAN, ["p"], "t", OUTPUT.table),
     "compare": ("evidence.tables.compare.compare", "x/y", "x/z", f"{COMPARED}.csv", f"{COMPARED}.md"),
     "draw": ("evidence.draw.draw_groups", PLAN, INPUT.tables, [path for path in OUTPUT if path != "o"]),
-    "judge_claims": ("evidence.claims.judge_files", TABLES, *JUDGED),
+    "judge_claims": ("evidence.claims.judge_files", {"a": "in/a.parquet"}, OUTPUT.claims, OUTPUT.comparisons),
     "measure_geometry": ("statements.geometry.write", PLAN, OUTPUT.measured, OUTPUT.cloud),
     "prepare_text": ("text.prepare.prepare", example(Text), TEXT, 5, Path("x/y/data/downloads")),
     "publish": ("evidence.page.publish.publish", PLAN, "x/y", "x/published"),
@@ -211,21 +210,6 @@ def test_a_script_gives_its_function_what_the_rule_names(script, monkeypatch):
     given = {"input": INPUT, "output": OUTPUT, "params": PARAMS, "threads": 3}
     runpy.run_path(str(ROOT / f"workflow/scripts/{script}.py"), {"snakemake": SimpleNamespace(**given)})
     assert called == [[PLAN, INPUT.tables]] * (script in ("draw", "judge_claims")) + [expected]
-
-
-def test_what_is_asked_again_differs_from_the_kept_run_in_its_seeds_alone():
-    overlays = (yaml.safe_load(text_of(f"workflow/presets/{name}.yaml")) for name in ("published", "again"))
-    kept, again = (reproduction.configured(ROOT / "config.yaml", overlay) for overlay in overlays)
-    for stage in batches.GROUPS:
-        sections = (getattr(of, stage).items() for of in (kept, again))
-        before, now = ({name: each.model_dump() for name, each in section} for section in sections)
-        assert now, stage
-        for name, entry in now.items():
-            differs = {key for key, value in entry.items() if value != before[name][key]}
-            assert differs <= {"seeds", "ceiling_seeds", "runs_per_job"}, (name, differs)
-    trained = ([batches.batches(of, stage).values() for stage in batches.GROUPS] for of in (kept, again))
-    used, new = ({seed for stage in stages for batch in stage for seed in batch.seeds} for stages in trained)
-    assert used and new and used.isdisjoint(new)
 
 
 @pytest.mark.parametrize("left", [0, 1])

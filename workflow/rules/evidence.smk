@@ -23,7 +23,6 @@ rule claims:
         plan="results/{name}/plan/claims.json",
         done=done("claims", "{name}"),
         tables=ancient(lambda wildcards: EXHIBITS[wildcards.name].results),
-        again=ancient(lambda wildcards: EXHIBITS[wildcards.name].again.results),
     output:
         origin="results/{name}/origin/claims.json",
         claims="results/{name}/parquet/claims.parquet",

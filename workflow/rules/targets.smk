@@ -136,7 +136,7 @@ rule compare:
 
 
 rule publish:
-    """Replace results/published/, or again/ in it by results/again/, by these results, which must be finished."""
+    """Replace results/published/, by these results, which must be finished."""
     log:
         f"{RUN}/logs/publish.log",
     localrule: True
@@ -144,7 +144,7 @@ rule publish:
         folder=lambda wildcards: RUN,
         kept=KEPT.folder,
         plan=JOBS["page"]
-        | {"files": [str(Path(file).relative_to(RUN)) for file in [*FINISHED, f"{RUN}/rules.json"]]},
+        | {"files": [str(Path(file).relative_to(RUN)) for file in FINISHED]},
     script:
         "../scripts/publish.py"
 

@@ -230,7 +230,7 @@ def placement(test):
         frame = own.rename(columns="rate {:g}".format).assign(**{"mean over rates": own.mean(axis=1)})
         return test.measured(frame, " nats", statistic, title=title)
 
-    deepest, shallowest = at("deepest", gaps.depth.max()), at("shallowest", gaps.depth.min())
+    deepest, shallowest = at("deepest", int(gaps.depth.max())), at("shallowest", int(gaps.depth.min()))
     test.effect(deepest.one("mean over rates"))
     for part, rate in enumerate(name for name in deepest.frame if name != "mean over rates"):
         test.effect(deepest.one(rate), part=part, worse_by=0)

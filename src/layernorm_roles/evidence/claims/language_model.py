@@ -47,7 +47,13 @@ from layernorm_roles.evidence.legends import label, legend_order
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING, VARIANTS
 
 claim = partial(
-    testing.claim, part="scaling", target="language_model", of="gpt", sizes=sizes.losses, unit=" nats"
+    testing.claim,
+    part="scaling",
+    target="language_model",
+    of="gpt",
+    sizes=sizes.losses,
+    unit=" nats",
+    looks=2,
 )
 KEYS, LOSSES, ATTENTIONS = "key_selectability", "language_model_metrics", "language_model_attention"
 PER_CENT, POINTS, NATS, PAPER = " %", " points", " nats", "Brody, Alon and Yahav 2023, "
@@ -168,6 +174,7 @@ class Place:
         require((keys.checkpoint == "final").any(), words)
         self.rows, title = keys[keys.checkpoint == "final"], f"{label(variant)} {SITES[site]}"
         statistic = "unselectable keys" + " of the sentences" * (texts == "sentences")
+        enough(pd.Series(self.rows.seed.unique()), f"{model} with {variant}")
         self.trained = _shares(test, self.rows, title, statistic)
         before = keys[keys.checkpoint == "initial"]
         self.before = _shares(test, before, f"{title}, untrained", statistic) if len(before) else None
@@ -281,7 +288,7 @@ def table_1(test):
         models (at the paper's rate: one of them) beat unigram and no attention.
     """
     own, both = ("projection", "after_norm"), ("projection", "layernorm")
-    test.beside("table_1_bytes", BESIDE, paper_table, "table_1", "gpt_bytes", *own, both)
+    test.beside("table_1_bytes", BESIDE, paper_table, "table_1", "gpt_bytes", *own, both, looks=1)
     test.beside("table_1_paper_rate", AT_PAPERS_RATE, paper_table, "table_1", PAPER_RATE, *own, (), both)
     paper_table(test, "table_1", "gpt", *own, both)
 
@@ -361,7 +368,7 @@ def heads(test):
         at every width at least half and at most twice as many keys are unselectable as of Gaussian keys.
     """
     widths = "Heads of bytes have as many unselectable keys as Gaussian keys have"
-    test.beside("head_widths", widths, head_widths, "gpt_bytes")
+    test.beside("head_widths", widths, head_widths, "gpt_bytes", looks=1)
     own, bare = (Place(test, "gpt", variant, "head causal") for variant in ("layernorm", "projection"))
     normed = Place(test, "gpt", "layernorm", "after_norm")
     test.specifics.append(own.sizes)
@@ -577,12 +584,14 @@ def loss_gap(test):
     best, of_bytes = "At the best learning rates", "At the best learning rates, in a model of bytes"
     test.beside("loss_gap_best_rate", best, gap_at_best_rates, "gpt_rates", primary=True)
     per = rules.BYTES_A_TOKEN
-    test.beside("loss_gap_best_rate_bytes", of_bytes, gap_at_best_rates, "bytes_rates", per, primary=True)
+    test.beside(
+        "loss_gap_best_rate_bytes", of_bytes, gap_at_best_rates, "bytes_rates", per, primary=True, looks=1
+    )
     test.beside("size_or_scaling", "Size makes the gap, not scaling", size_or_scaling, kind="ours")
     test.beside("gap_is_attention", "The gap is what attention is worth", gap_is_attention, kind="ours")
     test.beside("attention_worth", "Attention is worth the gap", worth_at_papers_width, kind="ours")
     uses = f"In a model of bytes attention is worth {ATTENTION} nats"
-    test.beside("attention_worth_bytes", uses, worth, "gpt_bytes", ATTENTION, kind="ours")
+    test.beside("attention_worth_bytes", uses, worth, "gpt_bytes", ATTENTION, kind="ours", looks=1)
     gap_in(test, PAPER_RATE)
     valid = losses(test, PAPER_RATE, "projection", "layernorm", "layernorm_shrunk", "no_attention")
     test.control(valid.minus("projection", "layernorm_shrunk"), at_least=HALF_OF_VALID_GAP)

@@ -157,10 +157,17 @@ def faster(test):
         scale the interval does not lie above 1 and ends below √3. The rule is the same for other data and at best
         rates; a best rate that is the first or the last that was tried is inconclusive.
     """
-    test.beside("faster_uniform", "On uniformly drawn partitions", faster_in, "d8_uniform")
+    test.beside("faster_uniform", "On uniformly drawn partitions", faster_in, "d8_uniform", looks=2)
     best = partial(of_best_rates, "speed")
     test.beside(
-        "faster_best_rate", "At the best learning rates", faster_in, "rates", best, BEST, primary=True
+        "faster_best_rate",
+        "At the best learning rates",
+        faster_in,
+        "rates",
+        best,
+        BEST,
+        primary=True,
+        looks=2,
     )
     faster_in(test, "d8")
 
@@ -275,10 +282,17 @@ def accurate(test):
     )
     best = partial(of_best_rates, "accuracy")
     test.beside(
-        "accurate_best_rate", "At the best learning rates", accurate_in, at_last, "rates", best, primary=True
+        "accurate_best_rate",
+        "At the best learning rates",
+        accurate_in,
+        at_last,
+        "rates",
+        best,
+        primary=True,
+        looks=2,
     )
     end = "LayerNorm ends more accurate than scaling only"
-    test.beside("final_accuracy", end, more_accurate_at_the_end, kind="ours", primary=True)
+    test.beside("final_accuracy", end, more_accurate_at_the_end, kind="ours", primary=True, looks=2)
     accurate_in(test, at_papers, "d8")
 
 
@@ -315,6 +329,7 @@ def on_a_plane(test: Test, variant: str) -> None:
 @claim(
     kind="paper",
     source=PAPER + "Figures 1a, 1b",
+    looks=2,
     of="d3",
     unit=DEGREES,
     figures=["figure_1a", "figure_1b"],
@@ -397,6 +412,7 @@ def less_costly_when_wide(test: Test) -> None:
 @claim(
     kind="ours",
     source="our finding",
+    looks=2,
     primary=True,
     of="d3",
     unit=POINTS,
@@ -416,8 +432,10 @@ def project_values(test):
         widths. In a language model LayerNorm's loss is above that of scale and of projected_qk by at least half the
         gap of Figure 4 (0.025 nats).
     """
-    test.beside("widths", "The cost is large where the width is small", less_costly_when_wide, primary=True)
-    test.beside("project_keys_bytes", "In a language model of bytes", project_keys)
+    test.beside(
+        "widths", "The cost is large where the width is small", less_costly_when_wide, primary=True, looks=1
+    )
+    test.beside("project_keys_bytes", "In a language model of bytes", project_keys, looks=1)
     runs = of_experiment(
         test.table("majority_metrics"), "d3", "scale", "projected_v", "projected_qk", "layernorm"
     )
@@ -445,6 +463,7 @@ def equal_sooner(test: Test) -> None:
 @claim(
     kind="paper",
     source=PAPER + "slides, summary",
+    looks=2,
     unit=RATIO,
     figures=["majority_curves"],
 )
@@ -465,7 +484,7 @@ def equal_attention(test):
         scaling only.
     """
     essay = "Attention begins equal with LayerNorm (essay on the paper, Wright 2023)"
-    test.beside("equal_attention_time", essay, equal_sooner, kind="other document")
+    test.beside("equal_attention_time", essay, equal_sooner, kind="other document", looks=1)
     metrics, least = test.table("majority_metrics"), NEARER**0.5
     variants = ("scale_released", "layernorm", "scale")
 

@@ -45,7 +45,7 @@ def by_layer(
 
 
 def selectable_heads(test: Test, model: str) -> None:
-    """Ask whether the keys of heads are selectable, and whether cut heads have as many unselectable keys as expected."""
+    """Ask whether the keys of heads are selectable, and those of cut heads as often as Gaussian keys."""
     keys = of_model(test.table("pretrained_keys"), model)
     cuts = keys[keys.site == "head_cut"]
     require(len(cuts), f"The run has no heads of {model} that were cut to fewer dimensions.")
@@ -93,8 +93,6 @@ def heads_of_practical_width(test):
         would. Intervals are over documents.
     """
     test.beside("heads_of_practical_width_decoder", DECODER, selectable_heads, "smollm2")
-    test.table("attention_ceilings")
-    test.table("gaussian_law")
     selectable_heads(test, "minilm")
 
 
