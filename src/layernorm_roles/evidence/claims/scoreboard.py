@@ -107,6 +107,7 @@ EXHIBITS = [
         ("figure_4_paper_rate", "figure_4b"),
         "without scaling, against an equally small LayerNorm",
         "the size of attention’s input",
+        {(f"{label('projection')} minus {label('layernorm_shrunk')}", False): "no gap at equal size"},
     ),
     Exhibit(
         "Table 1",
@@ -182,7 +183,7 @@ def _why(exhibit: Exhibit, row: pd.Series, own: pd.DataFrame) -> str:
     why = [exhibit.confounded_by] if row.verdict == Verdict.CONFOUNDED else []
     if row.verdict == Verdict.HOLDS and pd.notna(row.also_passed_by):
         why.append(f"{row.also_passed_by} pass too")
-    if row.verdict in (Verdict.HOLDS, Verdict.PARTIAL):
+    if row.verdict in (Verdict.HOLDS, Verdict.PARTIAL, Verdict.INCONCLUSIVE):
         for (begins, met), words in exhibit.notes.items():
             why += [words] if (own.comparison.str.startswith(begins) & (own.met == met)).any() else []
     return "; ".join(filter(None, why))

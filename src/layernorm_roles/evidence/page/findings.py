@@ -38,15 +38,16 @@ def found(claims: Mapping[str, Judged]) -> list[str]:
 def sections(claims: Mapping[str, Judged]) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
     """Return the sections of the findings, and the titles of those left out by the verdict that leaves them open.
 
-    A section is an entry of findings.yaml with the verdict on its claim, the headline for that verdict, and the sentences
-    that are true under the verdicts.
+    A section is an entry of findings.yaml with its claim's verdict, headline, and the sentences that are then true.
     """
     decided, open_ = [], {}
     for entry in TEXT["sections"]:
         verdict = claims[entry["claim"]].row.verdict if entry["claim"] in claims else str(Verdict.NOT_RUN)
         sentences = [*_sentences(entry["sentences"], claims)]
         if (headline := entry["headlines"].get(verdict)) and sentences:
-            decided.append(entry | {"verdict": verdict, "headline": headline, "sentences": sentences})
+            decided.append(
+                entry | {"verdict": verdict, "headline": typeset(headline), "sentences": sentences}
+            )
         else:
             open_.setdefault(verdict, []).append(entry["title"])
     return decided, open_

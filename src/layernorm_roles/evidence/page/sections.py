@@ -91,7 +91,7 @@ def mathematics(text: str) -> Markup:
 
 
 def compared(comparisons: pd.DataFrame, claim: str) -> list[pd.DataFrame]:
-    """Return the comparisons behind a claim as tables of texts: the first UNFOLDED rows, and others that have a criterion."""
+    """Return comparisons behind a claim as tables of texts: the first UNFOLDED rows, and others with a criterion."""
     rows = comparisons[comparisons.claim == claim].sort_values("number").reset_index(drop=True)
     rows = rows[(rows.index < UNFOLDED) | (rows.asked.fillna("") != "")]
     title, own = rows.comparison.str.extract(r"^(?:(.*): )?(.*)$").fillna("").to_numpy().T  # of a variation
