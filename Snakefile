@@ -32,6 +32,7 @@ rule all:
         FINISHED,
         f"{FOLDER}/report.html",
         f"{FOLDER}/findings.html",
+        f"{FOLDER}/findings.md",
 
 
 # Any other word is a mistyped target: all files have a folder or an ending. Where this workflow is a module of another,

@@ -43,23 +43,13 @@ class Exhibits:
         groups = shown.groups_of(self.plain, self.tables) if self.tables else []
         return {group.name: group for group in groups}
 
-    @cached_property
-    def verdicts(self) -> dict[str, dict[str, str]]:
-        """By claim, the texts verdict, measured, ci_low and ci_high of tables/claims.csv; empty without this file.
-
-        Raises ValueError if the file is damaged.
-        """
-        file = Path(self.folder, "tables/claims.csv")
-        lines = files.read_bytes(file).decode().splitlines(keepends=True) if file.is_file() else []
-        names = ("verdict", "measured", "ci_low", "ci_high")
-        return {row["claim"]: {name: row[name] for name in names} for row in csv.DictReader(lines)}
-
     def ending(self) -> list[str]:
         """Two lines to print when a workflow ends, if there is a report: the count of verdicts, and its path."""
         report = Path(self.folder, "report.html")
         if not report.is_file():
             return []
-        claims = Counter(claim["verdict"] for claim in self.verdicts.values())
+        rows = csv.DictReader(files.read_bytes(Path(self.folder, "tables/claims.csv")).decode().splitlines())
+        claims = Counter(row["verdict"] for row in rows)
         words = ", ".join(f"{number:,} {verdict}" for verdict, number in claims.most_common())
         return [f"{self.folder}: {claims.total():,} claims: {words}", f"The report: {report}"]
 

@@ -1,6 +1,6 @@
 """Makes the plan of every job: the settings, seeds, code and other jobs' results that its result depends on."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +35,14 @@ def plans_of(of: Reproduction) -> Plans:
     plans.add("settings", "settings", settings=of.plain)
     measured = [*dict.fromkeys(made_by.values())]
     plans.add("durations", "durations", measured)
-    plans.add("claims", "claims", measured, settings=of.plain)
-    kept = Exhibits.kept(Path("results", KEPT)).verdicts
+    plans.add("claims", "claims", measured)
     made_by |= dict.fromkeys(JUDGED, "claims")
     for name, group in of.exhibits.groups.items():
         reads = [*dict.fromkeys(made_by[table] for table in group.inputs)]
-        of_claims = {"kept": kept} if kept and name == "verdicts" else {}
-        plans.add("draw", f"draw/{name}", reads, groups=[name], settings=of.plain, **of_claims)
+        plans.add("draw", f"draw/{name}", reads, groups=[name], settings=of.plain)
     drawn = [f"draw/{name}" for name in of.exhibits.groups]
     options = command_options(of.settings.name, of.presets)
-    page = _page(of.exhibits, [*made_by], options, kept)
+    page = _page(of.exhibits, [*made_by], options)
     plans.add("page", "page", [*dict.fromkeys(made_by.values()), *drawn], **page)
     return plans
 
@@ -59,9 +57,9 @@ def plans_of_kept(kept: Exhibits) -> Plans:
         return plans
     read = zip(kept.tables, kept.results, strict=True)
     checksums = {f"parquet/{table}": files.recorded(path) or "" for table, path in read}
-    plans.add("claims", "claims", checksums, settings=kept.plain)
+    plans.add("claims", "claims", checksums)
     plans.add("draw", "draw", ["claims"], groups=[*kept.groups], settings=kept.plain, tables=checksums)
-    page = _page(kept, [*kept.tables, *JUDGED], "", {})
+    page = _page(kept, [*kept.tables, *JUDGED], "")
     plans.add("page", "page", ["claims", "draw"], **page)
     return plans
 
@@ -80,9 +78,9 @@ def command_options(name: str, presets: str | Path) -> str:
     return " --configfile FILE"
 
 
-def _page(of: Exhibits, tables: list[str], options: str, kept: Mapping[str, Any]) -> dict[str, Any]:
+def _page(of: Exhibits, tables: list[str], options: str) -> dict[str, Any]:
     figures = [Path(file).stem for file in of.pictures]
-    return {"settings": of.plain, "options": options, "tables": tables, "figures": figures, "kept": kept}
+    return {"settings": of.plain, "options": options, "tables": tables, "figures": figures}
 
 
 def _texts(of: Reproduction, plans: Plans) -> None:

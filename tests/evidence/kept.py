@@ -31,5 +31,3 @@ class Tables(dict):
 
 
 TABLES = Tables()
-AGAIN = Tables(KEPT / "again")
-"""Of runs on other seeds, by which claims are judged that those of TABLES leave undecided; perhaps there are none."""

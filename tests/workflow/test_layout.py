@@ -183,19 +183,18 @@ class Given(dict):
 
 
 INPUT = Given(parts=["p"], tables=["in/a.parquet"], figures=["f"])
-OUTPUT = Given((name, f"x/out/{name}") for name in "table comparisons report findings".split())
+OUTPUT = Given((name, f"x/out/{name}") for name in "table comparisons report findings markdown".split())
 OUTPUT |= {"claims": "x/y/parquet/a", "manifest": "x/y/data/text/words/manifest.json", "origin": "o"}
-TABLES, TEXT = {"a": Path("in/a.parquet")}, Path("x/y/data/text/words")
-JUDGED = (OUTPUT.claims, OUTPUT.comparisons, PLAN["settings"])
+TEXT = Path("x/y/data/text/words")
 PAGE = {"a": "in/a.parquet", "figures": ["f"]}
 CALLS = {
     "collect_table": ("store.collect", PLAN, ["p"], "t", OUTPUT.table),
     "draw": ("evidence.draw.draw_groups", PLAN, INPUT.tables, [path for path in OUTPUT if path != "o"]),
-    "judge_claims": ("evidence.claims.judge_files", TABLES, *JUDGED),
+    "judge_claims": ("evidence.claims.judge_files", {"a": "in/a.parquet"}, OUTPUT.claims, OUTPUT.comparisons),
     "measure_statements": ("statements.measure.write", PLAN, INPUT, OUTPUT),
     "prepare_text": ("text.prepare.prepare", example(Text), TEXT, 5, Path("x/y/data/downloads")),
     "train_language_model": ("language_model.train.train_batch", PLAN, INPUT, OUTPUT, 3),
-    "write_page": ("evidence.page.page.write", PLAN, PAGE, OUTPUT.report, OUTPUT.findings),
+    "write_page": ("evidence.page.page.write", PLAN, PAGE, OUTPUT.report, OUTPUT.findings, OUTPUT.markdown),
 }
 """By script of the workflow, the function that it calls, and with what, where its arguments could be exchanged."""
 

@@ -93,6 +93,7 @@ rule page:
         origin="results/{name}/origin/page.json",
         report="results/{name}/report.html",
         findings=report("results/{name}/findings.html", category="Findings"),
+        markdown="results/{name}/findings.md",
     log:
         "results/{name}/logs/page.log",
     benchmark:

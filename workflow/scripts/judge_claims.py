@@ -7,5 +7,5 @@ with job(snakemake) as plan:
     from layernorm_roles.evidence import claims
 
     store.refuse_unplanned(plan, snakemake.input.tables)
-    output, tables = snakemake.output, {Path(path).stem: Path(path) for path in snakemake.input.tables}
-    claims.judge_files(tables, output.claims, output.comparisons, plan["settings"])
+    tables = {Path(path).stem: path for path in snakemake.input.tables}
+    claims.judge_files(tables, snakemake.output.claims, snakemake.output.comparisons)

@@ -25,12 +25,6 @@ from layernorm_roles.variants import (
 KEPT = "published"
 """Name reserved for results/published/, the results under version control; a configuration must have another name."""
 
-AGAIN = "again"
-"""Name of the reproduction that asks again, on new seeds, what the kept one left undecided.
-
-Its settings are those of workflow/presets/again.yaml; what is kept of it lies in results/published/again/.
-"""
-
 _CLASS = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 
 _ONE_MAP = tuple(VARIANTS)

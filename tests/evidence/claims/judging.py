@@ -4,6 +4,7 @@ The number of a claim is computed a second time, by functions of the modules `re
 name and share no code with the first; so are some numbers of controls.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import pandas as pd
@@ -14,6 +15,7 @@ import recomputed_pretrained
 import recomputed_projection
 
 from layernorm_roles.evidence import claims
+from layernorm_roles.evidence.claims import testing
 
 PROVENANCE = dict.fromkeys("config version git_commit seed_rule torch python device".split(), "x")
 CLAIMS = {claim.name: claim for claim in claims.CLAIMS}
@@ -22,20 +24,31 @@ MODULES = (recomputed_projection, recomputed_language_model, recomputed_pretrain
 RECOMPUTED = {name: function for module in MODULES for name, function in module.RECOMPUTED.items()}
 
 
-def verdict_on(name: str, **tables: pd.DataFrame) -> tuple[str, pd.Series]:
-    """The verdict on the claim `name`, and the claim's row of table `claims`, whose number is the recomputed one.
+HOMES = {name: claim for claim in claims.CLAIMS for name in (claim.name, *claim.test({}).variations)}
+"""The claim by its name and by those of its variations, which are called without any tables, too."""
 
-    The row has as `rows` the claim's rows of table `comparisons`, by what is compared: the first, where two differ in
-    the statistic alone. Claims on ceilings are recomputed from the table `pairs`, see worlds.ceiling_pairs.
+
+def outcome_of(name: str, tables: dict[str, pd.DataFrame]) -> testing.Test:
+    """The test of a claim, or of a variation of a claim, as if it were not a primary one."""
+    test = HOMES[name].test(tables)
+    test = test if name == HOMES[name].name else test.variations[name][1]
+    test.primary, test.variations = False, {}
+    return test
+
+
+def verdict_on(name: str, **tables: pd.DataFrame) -> tuple[str, pd.Series]:
+    """The verdict on the claim or variation `name`, and its row of table `claims`, whose number is the recomputed one.
+
+    The row has as `rows` the rows of table `comparisons`, by what is compared: the first, where two differ in the
+    statistic alone. Claims on ceilings are recomputed from the table `pairs`, see worlds.ceiling_pairs.
     """
-    claim = CLAIMS[name]
-    outcome = claim.judge(tables)
-    row = pd.Series(claim.row(outcome, tables))
+    claim, test = replace(HOMES[name], name=name, primary=False), tested(name, tables)
+    row = pd.Series(claim.row(test, tables, {}))
     if pd.notna(row.measured):
         assert RECOMPUTED[name](tables) == pytest.approx(row.measured, rel=1e-9, abs=1e-12)
-    if outcome.comparisons and name in (controls := recomputed_language_model.CONTROLS):
+    if test.rows and name in (controls := recomputed_language_model.CONTROLS):
         assert controls[name](tables) == pytest.approx(row.control_measured, rel=1e-9, abs=1e-12, nan_ok=True)
-    found, rows = list(claim.comparisons(outcome)), {}
+    found, rows = claim.comparisons(test), {}
     told_apart = {(each["comparison"], each["statistic"], each["asked"]) for each in found}
     assert len(told_apart) == len(found) and [each["number"] for each in found] == [*range(1, len(found) + 1)]
     for each in found:
@@ -60,7 +73,7 @@ def known(name: str, make, cases: dict):
 def assert_judged(name: str, tables: dict, expected: str) -> None:
     """Compare verdict and reason with what is expected.
 
-    That is a verdict, "verdict; models that pass the test, too", or "verdict: words of the reason"; "not tested of 9"
+    That is a verdict, "verdict; models that pass the test, too", or "verdict: words of the reason"; "inconclusive of 9"
     is a verdict with the number of runs that cannot tell.
     """
     verdict, row = verdict_on(name, **tables)

@@ -94,10 +94,5 @@ RECOMPUTED = {
     "placement": lambda t: mean(gaps(t)),
     "residual_connections": lambda t: mean(first_layer(t)),
     "residual_position": lambda t: position_gaps(t).mean(),
-    "batch_dependence": slopes(
-        "batch_dependence", "norm == 'batchnorm' and effect == 'others'", "batch_size", "change"
-    ),
-    "score_saturation": entropy,
-    "score_mean": slopes("score_scale", "source == 'normal_mean_1' and not divided", "d_k", "score_mean"),
 }
 """For each claim the function that computes `measured` from the tables of a reproduction."""

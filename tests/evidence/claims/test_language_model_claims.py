@@ -12,7 +12,7 @@ from pytest import approx
 
 PAPER_RATE = "gpt_paper_rate"
 MORE = {"none": 0.0, "scale": 0.0, "layernorm_qk": 0.0}
-SHUT = "not tested: No verdict, because trained models"
+SHUT = "inconclusive: No verdict, because trained models"
 
 
 def models(gap=0.05, model="gpt", best=None, lack=None, **world):
@@ -77,7 +77,7 @@ def with_keys(
 WORTH = {
     "holds": [(0.5,), (0.1,), (0.5, {"unigram": np.nan})],
     "does not hold": [(0.03,), (-0.1,), (0.5, {"unigram": 5.0})],
-    "not tested": [(0.5, {"spread": 0.9})],
+    "inconclusive": [(0.5, {"spread": 0.9})],
 }
 WORTH_BYTES = WORTH | {"holds": [(0.5,)], "does not hold": [(0.1,), *WORTH["does not hold"]]}
 NO_BETTER = [{"worth": 0.0, "spread": 0.02}, {"unigram": 4.0}]
@@ -101,20 +101,20 @@ GATE = [
 # Tables 1, 2 and 3: shares without scaling or before the norm, one or one a layer; with scaling; untrained
 
 LAYERS = {
-    "reproduced; untrained models: geometry": [(0.3, 0.0, 0.6), (0.3, 0.0, 0.3, {"undecided": 0.002})],
-    "reproduced": [(0.3, 0.0, 0.0)],
+    "holds; untrained models: geometry": [(0.3, 0.0, 0.6), (0.3, 0.0, 0.3, {"undecided": 0.002})],
+    "holds": [(0.3, 0.0, 0.0)],
     "partial": [((0.3, 0.3, 0.02, 0.3), 0.0, 0.6)],
     # one layer without such keys, or one with them after the norm, is enough
-    "not reproduced": [((0.3, 0.3, 0.0, 0.3), 0.0, 0.6), (0.3, (0.0, 0.0, 0.0, 0.03), 0.6)],
-    "not tested": [(0.3, 0.0, 0.0, {"undecided": 0.05})],
+    "does not hold": [((0.3, 0.3, 0.0, 0.3), 0.0, 0.6), (0.3, (0.0, 0.0, 0.0, 0.03), 0.6)],
+    "inconclusive": [(0.3, 0.0, 0.0, {"undecided": 0.05})],
 }
 OURS = {"holds; untrained models": [(0.3, 0.0, 0.6)], "does not hold": [(0.0, 0.0, 0.6)]}
 SENTENCES = {
-    "reproduced; untrained models": [(0.2, 0.0, 0.2)],
-    "reproduced": [(0.2, 0.0, 0.0), ((0.0, 0.0, 0.2, 0.0), 0.0, 0.0)],
+    "holds; untrained models": [(0.2, 0.0, 0.2)],
+    "holds": [(0.2, 0.0, 0.0), ((0.0, 0.0, 0.2, 0.0), 0.0, 0.0)],
     "confounded": [(0.2, 0.3, 0.2)],
-    "not reproduced": [(0.0, 0.0, 0.0)],
-    "not tested": [(0.2, 0.0, 0.0, {"undecided": 0.1})],
+    "does not hold": [(0.0, 0.0, 0.0)],
+    "inconclusive": [(0.2, 0.0, 0.0, {"undecided": 0.1})],
 }
 ONLY_TRAINED = {place: share for place, share in at_input().items() if place[1] == "final"}
 TABLES = [
@@ -124,7 +124,7 @@ TABLES = [
     *known("table_1_paper_rate", partial(with_keys, model=PAPER_RATE, worth=0.03), OURS),
     *known("table_2_paper_rate", partial(with_keys, model=PAPER_RATE), OURS),
     *known("table_3", partial(with_keys, texts="sentences"), SENTENCES),
-    ("table_1", partial(with_keys, make=lambda: ONLY_TRAINED), "reproduced"),
+    ("table_1", partial(with_keys, make=lambda: ONLY_TRAINED), "holds"),
 ]
 
 # Heads: shares without scaling, with it, with a norm of queries and keys, and that with an eps of 0
@@ -136,8 +136,8 @@ HEADS = {
     # among all keys most cannot win; among those that a query sees, in all heads but the unscaled, all can
     "holds: The number is 0 of 96,000.": [(0.7, 0.0), (0.7, 0.6, {"before": ALL_CAN})],
     "partial": [(0.0, 0.0)],
-    "not tested: The number is 0 of 96,000.": [(0.7, 0.0, {"undecided": 0.05})],
-    "not tested: layernorm, head causal": [{"before": None}],
+    "inconclusive: The number is 0 of 96,000.": [(0.7, 0.0, {"undecided": 0.05})],
+    "not run here: layernorm, head causal": [{"before": None}],
 }
 QK_NORM = {
     "holds": [(0.7, 0.6, 0.0, 0.0), {"keys_of": {"first": {"layernorm": 0.6, "layernorm_qk": 0.5}}}],
@@ -184,14 +184,11 @@ def gap_of_keys(at_equal_size, *shares):
 
 # the gap, and at equal size or at best rates
 GAPS = {
-    "reproduced": [(0.05, 0.06)],
+    "holds": [(0.05, 0.06)],
     "partial": [(0.01, 0.06), (0.05, 0.01)],
     "confounded": [(0.1, 0.0)],
-    "not reproduced": [(0.0, 0.05)],
-    "reversed": [(-0.05, 0.05)],
+    "does not hold": [(0.0, 0.05), (-0.05, 0.05)],
 }
-GAPS_OURS = {"holds": GAPS["reproduced"], "does not hold": [*GAPS["not reproduced"], *GAPS["reversed"]]}
-GAPS_OURS |= {word: GAPS[word] for word in ("partial", "confounded")}
 # what projection_grown, layernorm_shrunk and projection lose
 EFFECTS = {
     "holds": [(0.0, 0.05, 0.05), (0.01, 0.05, 0.06)],  # scaling within a quarter of 0.05
@@ -199,16 +196,16 @@ EFFECTS = {
     "partial": [(0.02, 0.05, 0.07), (-0.02, 0.05, 0.03), (0.0, 0.02, 0.02), (0.0, 0.0, 0.06), (0.0,) * 3],
     "does not hold": [(0.05, 0.0, 0.05)],
 }
-NO_GROWN = {"not tested: with projection_grown.": [{"lack": "projection_grown"}]}
+NO_GROWN = {"not run here: with projection_grown.": [{"lack": "projection_grown"}]}
 # what projection and layernorm_shrunk lose where no attention loses 0.05
-NO_GAP = "not tested: No verdict, because no_attention minus layernorm is not known to be more than 0."
+NO_GAP = "inconclusive: No verdict, because no attention minus LayerNorm is not known to be more than 0."
 AS_WITHOUT = {
     "holds": [(0.05, 0.05), (0.042, 0.058)],  # within a quarter
     "does not hold": [(0.03, 0.05), (0.05, 0.03), (0.07, 0.05), (0.05, 0.07), (0.0, 0.0)],
     "holds: The mean gap is largest at step 0.": [(0.05, 0.05, {"untrained_gap": 0.2})],
     NO_GAP: [(0.0, 0.0, {"worth": 0.0}), (-0.1, 0.0, {"worth": -0.02})],
-    "not tested": [(0.05, 0.05, {"spread": 0.02})],
-    "not tested: The run has no gpt_paper_rate with layernorm_shrunk.": [{"lack": "layernorm_shrunk"}],
+    "inconclusive": [(0.05, 0.05, {"spread": 0.02})],
+    "not run here: The run has no gpt_paper_rate with layernorm_shrunk.": [{"lack": "layernorm_shrunk"}],
 }
 # what scores are worth to these variants; those that are small must not attend, those that are large must
 FOUR_SIZES = ("layernorm", "layernorm_shrunk", "projection_grown", "projection")
@@ -226,21 +223,20 @@ THROUGH = {
     "holds": [(0.09, 0.0, 0.0, 0.09), (0.09, 0.01, 0.03, 0.07)],
     "does not hold": [(0.09, 0.0, 0.09, 0.0)],
     "partial": [(0.09, 0.0, 0.0, 0.0), (0.09, 0.0, 0.09, 0.09)],
-    "not tested: layernorm minus layernorm_shrunk is not known": [(0.0, 0.0, 0.0, 0.0)],
+    "inconclusive: LayerNorm minus LayerNorm × 0.028 is not known": [(0.0, 0.0, 0.0, 0.0)],
 }
 OF_KEYS = {
-    "reproduced": [(0.05, 0.3, 0.0)],
+    "holds": [(0.05, 0.3, 0.0)],
     "confounded": [(0.05, 0.0, 0.0), (0.05, 0.3, 0.3)],  # the small LayerNorm has such keys, too
     "partial": [(0.05, 0.17, 0.0)],  # between half of Table 2's share and half of Table 1's
-    "not reproduced": [(0.0, 0.3, 0.0)],  # the gap is that of the size
-    "reversed": [(-0.05, 0.3, 0.0)],
+    "does not hold": [(0.0, 0.3, 0.0), (-0.05, 0.3, 0.0)],  # the gap is that of the size
 }
 # losses of scale and projected_qk minus LayerNorm's
 PROJECTED = {
     "holds": [(-0.1, -0.1)],
     "partial": [(-0.1, 0.0), (-0.01, -0.01)],
     "does not hold": [(0.0, 0.0), (0.1, 0.1)],
-    "not tested: The run has no gpt_bytes with projected_qk.": [(0.0, 0.0, {"lack": "projected_qk"})],
+    "not run here: The run has no gpt_bytes with projected_qk.": [(0.0, 0.0, {"lack": "projected_qk"})],
 }
 
 
@@ -257,17 +253,17 @@ def projected(scale, qk, **world):
 
 # without scaling a model may lose more than attention is worth: that is what was claimed, not a lack of training
 PAPER_GAP = {
-    "reproduced": [(0.06, 0.0)],
-    "reproduced; untrained models": [(0.06, 0.0, {"untrained_gap": 0.05})],
+    "holds": [(0.06, 0.0)],
+    "holds; untrained models": [(0.06, 0.0, {"untrained_gap": 0.05})],
     SHUT: [(0.06, {"worth": -0.01})],
-    "not tested: The run has no gpt_paper_rate with projection.": [{"lack": "projection"}],
+    "not run here: The run has no gpt_paper_rate with projection.": [{"lack": "projection"}],
 }
 FIGURE_4 = [
     *known("loss_gap", lambda gap, other: paper_rate(gap, gap - other, worth=0.3), GAPS),
     *known("loss_gap", paper_rate, PAPER_GAP),
-    ("loss_gap", trained_alike, "not reproduced"),
-    *known("loss_gap_short", lambda gap, other: models(gap, best=other, worth=1.5), GAPS_OURS),
-    *known("loss_gap_short", models, {"not tested": [(0.05, {"worth": 1.5})]}),
+    ("loss_gap", trained_alike, "does not hold"),
+    *known("loss_gap_short", lambda gap, other: models(gap, best=other, worth=1.5), GAPS),
+    *known("loss_gap_short", models, {"inconclusive": [(0.05, {"worth": 1.5})]}),
     *known("size_or_scaling", lambda grown, shrunk, gap: paper_rate(gap, shrunk, grown, worth=0.3), EFFECTS),
     *known("size_or_scaling", paper_rate, NO_GROWN),
     *known("gap_is_attention", paper_rate, AS_WITHOUT),
@@ -304,9 +300,9 @@ BEST = {
     "confounded": [(0.1, 0.0)],  # a size that can be learnt does as well as scaling
     "partial": [(0.004, 0.1)],
     "does not hold": [(0.0, 0.0)],
-    "not tested of 6: projection only is best at a learning rate of 0.001, the first": [(0.7, 0.1)],
-    "not tested: No verdict": [(0.1, 0.1, {"bare": False})],
-    "not tested: only 1 seed": [(0.1, 0.1, {"seeds": 1})],
+    "inconclusive of 6: projection only is best at a learning rate of 0.001, the first": [(0.7, 0.1)],
+    "inconclusive: No verdict": [(0.1, 0.1, {"bare": False})],
+    "not run here: only 1 seed": [(0.1, 0.1, {"seeds": 1})],
 }
 
 
@@ -334,16 +330,16 @@ EARLY = (100, 120, 140, 160, 180, 110, 130, 150, 170, 190)
 LATE = (300, 400, 350, 420, 600, 310, 330, 350, 370, 700)
 LEARNT = {
     "holds": [(EARLY, LATE), (EARLY, LATE, {"beside": SHORT})],
-    "not tested: gpt_bytes have several learning rates": [(EARLY, LATE, {"beside": AGAIN})],
+    "not run here: gpt_bytes have several learning rates": [(EARLY, LATE, {"beside": AGAIN})],
     "holds: 1 of 10 runs of projection only do not get there in 1,000 steps: their ratio is a bound": [
         (EARLY, (*LATE[:9], np.inf))
     ],
-    "not tested of 30: In gpt_bytes attention is worth nothing": [(EARLY, LATE, {"worth": -0.1})],
-    "not tested of 20: attention is not known to be worth anything": [(EARLY, LATE, {"bare": False})],
+    "inconclusive of 30: In gpt_bytes attention is worth nothing": [(EARLY, LATE, {"worth": -0.1})],
+    "inconclusive of 20: attention is not known to be worth anything": [(EARLY, LATE, {"bare": False})],
     "does not hold": [(LATE, EARLY)],
-    "not tested": [(EARLY, EARLY[::-1])],
-    "not tested of 9: 9 pairs of runs of projection and layernorm, fewer than 10": [(EARLY[:9], LATE)],
-    "not tested: The run has no gpt_bytes with projection.": [(EARLY,)],
+    "inconclusive": [(EARLY, EARLY[::-1])],
+    "inconclusive of 9: 9 pairs of runs of projection and layernorm, fewer than 10": [(EARLY[:9], LATE)],
+    "not run here: The run has no gpt_bytes with projection.": [(EARLY,)],
 }
 BY_RATE = [*known("loss_gap_best_rate_bytes", at_rates, BEST), *known("attention_learnt", learning, LEARNT)]
 KNOWN = GATE + TABLES + IN_HEADS + FIGURE_4 + BY_RATE
@@ -358,14 +354,14 @@ APART = np.exp(interval(np.log([1, 1, 1, 2, 2, 2]))[2]) / 2**0.5
 STABLE = [
     # of six seeds, how many train up to each rate; those that are left train at none
     ((0, 0, 6, 0), (6, 0, 0, 0), "holds", (4, 2, 8)),
-    ((0, 6, 0, 0), (6, 0, 0, 0), "not tested", (2, 1, 4)),  # the next rate of the grid
+    ((0, 6, 0, 0), (6, 0, 0, 0), "inconclusive", (2, 1, 4)),  # the next rate of the grid
     ((6, 0, 0, 0), (0, 0, 6, 0), "does not hold", (1 / 4, 1 / 8, 1 / 2)),
     ((0, 0, 0, 6), (6, 0, 0, 0), "holds", (8, 4, np.inf)),
-    ((0, 0, 6, 0), (0, 0, 0, 6), "not tested", (1 / 2, 0, 1)),
+    ((0, 0, 6, 0), (0, 0, 0, 6), "inconclusive", (1 / 2, 0, 1)),
     ((0, 0, 6, 0), (0, 0, 0, 0), "holds", (np.inf, 4, np.inf)),
     # three seeds train up to another rate
-    ((0, 3, 3, 0), (6, 0, 0, 0), "not tested", (2**1.5, 2**0.5 / APART, 2**2.5 * APART)),
-    ((0, 0, 0, 0), (0, 0, 0, 0), "not tested", (1, 0, np.inf)),
+    ((0, 3, 3, 0), (6, 0, 0, 0), "inconclusive", (2**1.5, 2**0.5 / APART, 2**2.5 * APART)),
+    ((0, 0, 0, 0), (0, 0, 0, 0), "inconclusive", (1, 0, np.inf)),
 ]
 STABLE = [("stability", *world) for world in STABLE] + [("stability_bytes", *world) for world in STABLE[:7]]
 
@@ -385,7 +381,7 @@ def test_the_largest_rate_at_which_models_train(name, layernorm, projection, exp
         tables.append(table.assign(step=table.step // 2, steps=500))  # shorter runs, all of which train
     verdict, row = verdict_on(name, language_model_metrics=pd.concat(tables))
     assert (row.measured, row.ci_low, row.ci_high) == approx(interval), row.reason
-    assert verdict == expected and row.n_seeds == 6 and row.rows["none"].estimate == 0.001
+    assert verdict == expected and row.n_seeds == 6 and row.rows["no norm"].estimate == 0.001
 
 
 def test_a_table_is_held_against_the_paper_s_mean_over_as_many_layers_as_there_are():
@@ -396,22 +392,22 @@ def test_a_table_is_held_against_the_paper_s_mean_over_as_many_layers_as_there_a
 
 def test_comparisons_say_what_is_asked_of_a_layer_and_what_is_taken_away():
     rows = verdict_on("table_1", **with_keys())[1].rows
-    asked = [rows[f"projection after_norm, layer {layer}"].asked for layer in (1, 2, 3, 4)]
+    asked = [rows[f"projection only after the norm, layer {layer}"].asked for layer in (1, 2, 3, 4)]
     assert asked == [f"at least {share / 2:.3g}" for share in (51.0, 32.2, 34.7, 36.8)]
     rows = verdict_on("gap_is_attention", **paper_rate())[1].rows
-    words = "no_attention minus projection, {} 0.25 times (no_attention minus layernorm)".format
+    words = "no attention minus projection only, {} 0.25 times (no attention minus LayerNorm)".format
     assert rows[words("less")].estimate < 0 < rows[words("plus")].estimate
 
 
 def test_no_key_at_all_has_the_exact_interval_of_as_many_keys():
     row = verdict_on("heads", **with_keys(0.7, 0.0, make=in_heads))[1]
     assert row.statement.endswith("Here d_head = 2 and n = 1,000 keys.")
-    rows = row.rows
-    for place, n in (("layernorm head causal", 96_000), ("layernorm head causal, layer 1", 24_000)):
+    rows, heads = row.rows, "LayerNorm in the heads, among the keys before"
+    for place, n in ((heads, 96_000), (f"{heads}, layer 1", 24_000)):
         assert rows[place].ci_high == approx(100 * (1 - 0.025 ** (1 / n)))
         assert rows[place].statistic == f"unselectable keys, 0 of {n:,}"
     rows = verdict_on("table_1", **with_keys())[1].rows  # a difference of 0 is not of keys that were counted
-    none = rows["projection after_norm minus untrained projection after_norm"]
+    none = rows["projection only after the norm minus untrained"]
     assert none.statistic == "unselectable keys"
 
 

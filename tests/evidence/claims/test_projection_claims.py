@@ -33,55 +33,56 @@ FAST, SLOW, EVEN = (1.0, 3.0, 3.1), (50.0, 1.0, 1.0), (1.0, 1.0, 1.0)
 LOST = [("scale_released", seed) for seed in range(1, 10)]
 NEITHER_OF = {("layernorm", 3): 0.7, ("scale", 3): 0.7}
 FASTER = {
-    "reproduced": [FAST],
+    "holds": [FAST],
     "confounded": [(1.0, 3.0, 0.95)],
     "partial": [(1.0, 3.0, 1.3), (1.0, 1.3, 3.1)],
-    "reversed": [(1.0, 0.6, 0.95)],
-    "not reproduced": [(*EVEN, {"spread": 0.1})],
+    "does not hold": [(1.0, 0.6, 0.95), (*EVEN, {"spread": 0.1})],
     # one pair of runs counts as equally fast
-    "reproduced: their ratio is a bound": [(1.0, 50.0, 3.1, {"last": 6000, "floors": NEITHER_OF})],
-    "reversed: 10 of 10 runs of LayerNorm": [(*EVEN, {"floors": {"layernorm": 0.7}})],
-    "reversed: neither of which gets there": [(*SLOW, {"last": 6000, "floors": {LOST[2]: 0.7}})],
-    "not tested": [(*SLOW, {"last": 6000, "floors": dict.fromkeys(LOST, 0.7)})],
-    "not tested of 10: 10 of 10 runs of scale_released": [(*FAST, {"last": 300})],
-    "not tested of 10: 2 of 10 runs of scale_released and 1 of 10 of layernorm do not get there in 14,000": [
+    "holds: their ratio is a bound": [(1.0, 50.0, 3.1, {"last": 6000, "floors": NEITHER_OF})],
+    "does not hold: 10 of 10 runs of LayerNorm": [(*EVEN, {"floors": {"layernorm": 0.7}})],
+    "does not hold: neither of which gets there": [(*SLOW, {"last": 6000, "floors": {LOST[2]: 0.7}})],
+    "inconclusive": [(*SLOW, {"last": 6000, "floors": dict.fromkeys(LOST, 0.7)})],
+    "inconclusive of 10: 10 of 10 runs of scale_released": [(*FAST, {"last": 300})],
+    "inconclusive of 10: 2 of 10 runs of scale_released and 1 of 10 of layernorm do not get there in 14,000": [
         (*FAST, {"floors": dict.fromkeys([*LOST[:2], ("layernorm", 0)], 0.7)})
     ],
-    "not tested: only 1 seed": [(*FAST, {"seeds": 1})],
-    "not tested: no layernorm": [(None, 3.0, 1.0)],
-    "not tested: The run has no scale in the experiment d8.": [(1.0, 3.0)],
-    "not tested of 0: The run has no experiment d8.": [(*FAST, {"experiment": "d3"})],
+    "not run here: only 1 seed": [(*FAST, {"seeds": 1})],
+    "not run here: no layernorm": [(None, 3.0, 1.0)],
+    "not run here: The run has no scale in the experiment d8.": [(1.0, 3.0)],
+    "not run here of 0: The run has no experiment d8.": [(*FAST, {"experiment": "d3"})],
 }
 UNIFORM = {"holds": [FAST], "confounded": [(1.0, 3.0, 0.95)], "does not hold": [(1.0, 0.6, 0.95)]}
 SIZE_OR_PROJECTION = {
     "holds": [(1.0, 3.0, 0.95, 2.9)],
     "does not hold": [(1.0, 3.0, 3.1, 1.02)],
     "partial": [(1.0, 9.0, 3.0, 3.0), (1.0, 1.3, 1.0, 1.3)],  # both matter, or neither much
-    "not tested: no layernorm_small": [EVEN],
-    "not tested of 10: 10 of 10 runs of LayerNorm ÷ d": [(*EVEN, 2.9, {"floors": {"layernorm_small": 0.6}})],
+    "not run here: no layernorm_small": [EVEN],
+    "inconclusive of 10: 10 of 10 runs of LayerNorm ÷ d": [
+        (*EVEN, 2.9, {"floors": {"layernorm_small": 0.6}})
+    ],
 }
 ACCURATE = {
-    "reproduced": [(0.93, 0.85, 0.86)],
+    "holds": [(0.93, 0.85, 0.86)],
     "confounded": [(0.93, 0.85, 0.94)],
     "partial": [(0.93, 0.85, 0.91)],
-    "reversed": [(0.68, 0.85, 0.88)],
-    "not tested of 0: The run has no metrics at step 5,000.": [(0.93, 0.85, 0.86, {"last": 3000})],
+    "does not hold": [(0.68, 0.85, 0.88)],
+    "not run here of 0: The run has no metrics at step 5,000.": [(0.93, 0.85, 0.86, {"last": 3000})],
 }
 FINAL = {
     "holds": [(0.95, 0.93, 0.94)],
     "does not hold": [(0.94, 0.93, 0.952)],
     # a run that diverged has an accuracy of 0
-    "not tested": [
+    "inconclusive": [
         (0.94, 0.93, 0.94, {"seeds": 2}),
         (0.95, 0.93, 0.94, {"floors": {("layernorm", 3): np.inf}}),
     ],
-    "not tested: no learning rate 0.03": [(0.95, 0.93, 0.94, {"rate": 0.01})],
+    "not run here: no learning rate 0.03": [(0.95, 0.93, 0.94, {"rate": 0.01})],
 }
 VALUES = {
     "holds": [(0.91, 0.67, 0.90, 0.66)],
     "does not hold": [(0.91, 0.90, 0.67, 0.66)],
     "partial": [(0.91, 0.67, 0.80, 0.66), (0.91, 0.91, 0.91, 0.91)],
-    "not tested: no projected_v": [(0.91, None, 0.90, 0.66)],
+    "not run here: no projected_v": [(0.91, None, 0.90, 0.66)],
 }
 STEPS = [
     *known("faster", of("ratios"), FASTER),
@@ -133,12 +134,12 @@ FASTEST = {
     ],
     "confounded": [(AT_SECOND, SLOWER, (1.0, 0.36, 0.6, 1.0))],
     "does not hold": [(AT_SECOND, (3.0, 0.9, 0.3, 0.5), (1.0, 0.3, 0.6, 1.0))],
-    "not tested: first or last that was tried": [
+    "inconclusive: first or last that was tried": [
         (AT_SECOND, (3.0, 1.9, 1.2, 1.1), (3.0, 1.3, 1.5, 2.0)),
         ((0.4, 0.5, 0.6, 0.8), AT_SECOND, AT_SECOND),
     ],
     # the half of the seeds whose runs are lost at the second rate chooses the last one, the other half does not
-    "not tested of 4: scaling only is best at a learning rate of 0.3, the first": [
+    "inconclusive of 4: scaling only is best at a learning rate of 0.3, the first": [
         (AT_SECOND, SLOWER, (1.0, 0.05, 0.9, 0.8), EVERY_OTHER)
     ],
 }
@@ -149,8 +150,8 @@ MOST_ACCURATE = {
     "partial": [(0.92, 0.86)],
 }
 ALL_ALIKE, WITHOUT = (AT_SECOND,) * 3, dict(zip(NAMES, FAST, strict=False))
-ONE_SEED = {"not tested: only 1 seed of layernorm: none other": [(*ALL_ALIKE, {"seeds": 1})]}
-SEVERAL = {"not tested: several learning rates": [ALL_ALIKE]}
+ONE_SEED = {"not run here: only 1 seed of layernorm: none other": [(*ALL_ALIKE, {"seeds": 1})]}
+SEVERAL = {"not run here: several learning rates": [ALL_ALIKE]}
 OF_WIDTHS = [{"ratios": WITHOUT, "d_model": d} for d in (8, 16)]
 FALLING, NEARLY_ALL = (0.66, 0.80, 0.89), (0.89, 0.90, 0.90)
 WIDTHS = {
@@ -158,7 +159,7 @@ WIDTHS = {
     # queries and keys cost much at the narrowest width, in the second world little on average; LayerNorm costs as much
     "partial": [(FALLING, (0.70, 0.9, 0.9)), (FALLING, (0.81, 0.9, 0.9)), ((0.66, 0.66, 0.60), NEARLY_ALL)],
     "does not hold": [((0.89, 0.89, 0.66), (0.70, 0.70, 0.70))],
-    "not tested: a single width": [(FALLING, NEARLY_ALL, 1)],
+    "not run here: a single width": [(FALLING, NEARLY_ALL, 1)],
 }
 BEST = [
     *known("faster_best_rate", at_rates, FASTEST),
@@ -166,7 +167,7 @@ BEST = [
     *known("accurate_best_rate", at_rates, ONE_SEED),
     *known("faster", partial(at_rates, experiment="d8"), SEVERAL),
     *known("widths", widths, WIDTHS),
-    ("faster", partial(runs, *OF_WIDTHS), "not tested: several widths"),
+    ("faster", partial(runs, *OF_WIDTHS), "not run here: several widths"),
 ]
 
 # Planes and angles
@@ -209,7 +210,7 @@ AS_PAPER, BOTH, ONLY, NEITHER = (17, 80, 75), (True, True), (True, False), (Fals
 UNTRAINED = TURNING[TURNING.checkpoint == "initial"]
 PARALLEL = {
     # queries turn only if their part along the ones vector grows, and if they do at a small size too
-    "reproduced": [AS_PAPER, (*AS_PAPER, 18), (17, 80, 60, 45)],
+    "holds": [AS_PAPER, (*AS_PAPER, 18), (17, 80, 60, 45)],
     "confounded": [(17, 80, 16)],
     "partial": [
         (17, 80, 40),
@@ -219,24 +220,23 @@ PARALLEL = {
         (*AS_PAPER, 60),  # as far below scale_released as a third of the paper's difference
         (17, 60, 80, 60),
     ],
-    "reversed": [(80, 30, 75)],
-    "not reproduced": [(17, 15, 75)],
-    "reproduced; untrained models": [(*AS_PAPER, {"at_first": dict(zip(NAMES, AS_PAPER, strict=False))})],
-    "not tested: before and after training": [(*AS_PAPER, {"vectors": UNTRAINED})],
-    "not tested: 4,000, 8,000, 17,000": [(*AS_PAPER, {"last": 3000})],
+    "does not hold": [(80, 30, 75), (17, 15, 75)],
+    "holds; untrained models": [(*AS_PAPER, {"at_first": dict(zip(NAMES, AS_PAPER, strict=False))})],
+    "not run here: before and after training": [(*AS_PAPER, {"vectors": UNTRAINED})],
+    "not run here: 4,000, 8,000, 17,000": [(*AS_PAPER, {"last": 3000})],
 }
 PLANE = {
-    "reproduced": [(ONLY, ONLY)],
-    "not reproduced": [
+    "holds": [(ONLY, ONLY)],
+    "does not hold": [
         (ONLY, NEITHER),
         (NEITHER, ONLY),
         (ONLY, ONLY, {"one": NEITHER}),
         (ONLY, ONLY, {"offset": 2.0}),
     ],
     "confounded": [(BOTH, BOTH), (ONLY, ONLY, {"one": BOTH})],
-    "reproduced; untrained models": [(ONLY, ONLY, {"at_first": ONLY})],
-    "not tested of 20: Every run of LayerNorm has diverged.": [(ONLY, ONLY, ["layernorm"])],
-    "not tested: diverged": [(ONLY, ONLY, ["scale"]), (ONLY, ONLY, ["layernorm", "scale"])],
+    "holds; untrained models": [(ONLY, ONLY, {"at_first": ONLY})],
+    "inconclusive of 20: Every run of LayerNorm has diverged.": [(ONLY, ONLY, ["layernorm"])],
+    "inconclusive: diverged": [(ONLY, ONLY, ["scale"]), (ONLY, ONLY, ["layernorm", "scale"])],
 }
 AFFINE = {"holds": [(ONLY, ONLY)], "does not hold": [(NEITHER, ONLY), (ONLY, NEITHER)]}
 GEOMETRY = [
@@ -256,21 +256,21 @@ AT_RATES = [
     for rate, loss in ((0.001, 0.2), (0.01, 0.1), (0.1, 0.2))
 ]
 SCORES = {
-    "reproduced": [(NEAR, FAR, FAR)],
+    "holds": [(NEAR, FAR, FAR)],
     # where the size is equal scale_released is as equal
     "confounded": [(NEAR, FAR, (0.46, 0.019)), (NEAR, FAR, FAR, FAR)],
     "partial": [(NEAR, FAR, (0.46, 0.025))],
-    "not reproduced": [(FAR, NEAR, FAR)],
+    "does not hold": [(FAR, NEAR, FAR)],
     # all of it is there before training, or training makes it less equal
-    "reproduced; untrained models": [((0.1, 0.02), FAR, (0.5, 0.1))],
-    "not reproduced; untrained models": [((0.01, 0.02), FAR, FAR)],
+    "holds; untrained models": [((0.1, 0.02), FAR, (0.5, 0.1))],
+    "does not hold; untrained models": [((0.01, 0.02), FAR, FAR)],
 }
 ELSEWHERE = [[MORE_EQUAL, AS_EQUAL | {"experiment": "d8_uniform"}], [MORE_EQUAL, *AT_RATES]]
 TIME = {
     "holds": [((0.05, 0.02), None, FAR)],
     # not at once, not later, never
     "does not hold": [(NEAR, None, FAR), (FAR, None, NEAR), (NEAR, None, NEVER)],
-    "not tested": [(NEVER, None, NEVER)],
+    "inconclusive": [(NEVER, None, NEVER)],
 }
 ATTENTION = [
     *known("equal_attention", of("scores"), SCORES),
@@ -289,7 +289,10 @@ def test_known_worlds(name, world, expected):
 def test_angles_are_compared_with_the_papers_at_the_last_step_that_both_have():
     row = verdict_on("parallel", **angles(*AS_PAPER, last=5000))[1]
     assert row.reported == 74 - 32 and row.reason == "Angles are compared at step 4,000."
-    parts = [row.rows[f"layernorm's queries {part}"] for part in ("along the ones vector", "that scores see")]
+    parts = [
+        row.rows[f"LayerNorm's queries {part}"]
+        for part in ("along the ones vector", "in the part that scores see")
+    ]
     assert [part.estimate for part in parts] == pytest.approx([0.5 / 0.1, 0.3 / 0.4])
 
 
@@ -300,7 +303,7 @@ def test_runs_that_do_not_get_there_are_named_if_the_verdict_rests_on_them():
 
 def test_a_small_layernorm_at_its_best_rate_is_shown_where_it_ran():
     rows = verdict_on("faster_best_rate", **at_rates(AT_SECOND, SLOWER, AT_SECOND, SLOWER))[1].rows
-    assert rows["layernorm_small over layernorm"].estimate == pytest.approx(1.2 / 0.4, rel=0.1)
+    assert rows["LayerNorm ÷ d over LayerNorm"].estimate == pytest.approx(1.2 / 0.4, rel=0.1)
 
 
 COMPARED = {

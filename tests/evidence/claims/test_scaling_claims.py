@@ -26,18 +26,19 @@ def random_keys(none=None, layernorm=None, projection=None, undecided=None, expe
 
 SOME, NONE = (1.0, 0.0), (0.0, 0.0)
 RANDOM = {
-    "reproduced of 100": [(SOME,), (SOME, {"expected": 1.05})],
-    "not tested of 4: The simulation contradicts": [(SOME, {"expected": 1.2})],
-    "reproduced of 200": [(SOME, {"most": 13, "matrices": 200})],
-    "not tested: The run's dimensions end at 8": [(SOME, {"most": 8})],
-    "not reproduced": [((1.0, 0.5),), (NONE,)],
-    "not tested": [(SOME, {"matrices": 5}), (SOME, {"undecided": "none"})],
+    "holds of 100": [(SOME,), (SOME, {"expected": 1.05})],
+    "inconclusive of 4: The simulation contradicts": [(SOME, {"expected": 1.2})],
+    "holds of 200": [(SOME, {"most": 13, "matrices": 200})],
+    "not run here: The run's dimensions end at 8": [(SOME, {"most": 8})],
+    "does not hold": [((1.0, 0.5),), (NONE,)],
+    "inconclusive": [(SOME, {"matrices": 5}), (SOME, {"undecided": "none"})],
 }
 AFTER_LAYERNORM = {
-    "reproduced": [(SOME, NONE, SOME)],
+    "holds": [(SOME, NONE, SOME)],
     "confounded": [(SOME, NONE, NONE), (NONE, NONE)],
-    "not reproduced": [(SOME, (0.2, 0.0))],
-    "not tested": [(None, NONE), (SOME, NONE, SOME, {"undecided": "layernorm"})],
+    "does not hold": [(SOME, (0.2, 0.0))],
+    "not run here": [(None, NONE)],
+    "inconclusive": [(SOME, NONE, SOME, {"undecided": "layernorm"})],
 }
 
 # Heads of several widths
@@ -75,13 +76,13 @@ WIDTHS = {
     "holds": [(16, 1.5 * LAW[16]), (8, 0.7 * LAW[8]), (24, 0.008), (24, 0.0, {"undecided": 0.005})],
     # too many, or too few; undecided keys could be too many and are never enough
     "partial": [(16, 2.5 * LAW[16]), (24, 0.03), (8, 0.3 * LAW[8]), (8, 0.3 * LAW[8], {"undecided": 0.4})],
-    "not tested": [(24, 0.0, {"undecided": 0.03})],
-    "not tested: only 1 seed of heads_2": [{"seeds": 1}],
-    "not tested: No verdict, because trained models (heads_2)": [{"worth": 0.0}, {"trained": 1}],
+    "inconclusive": [(24, 0.0, {"undecided": 0.03})],
+    "not run here: only 1 seed of heads_2": [{"seeds": 1}],
+    "inconclusive: No verdict, because trained models (heads_2)": [{"worth": 0.0}, {"trained": 1}],
 }
 OTHERS = {
     "does not hold": [{"shares": {2: 0.1, 4: 0.1, 8: 0.01}}],
-    "not tested: fewer than two widths of heads below that of gpt_bytes.": [{"shares": {8: LAW[8]}}],
+    "not run here: fewer than two widths of heads below that of gpt_bytes.": [{"shares": {8: LAW[8]}}],
 }
 
 # Heads of pretrained models
@@ -114,11 +115,11 @@ PRACTICAL = {
     "holds; the same heads without the norm": [(0.0, 0.95, 0.0)],
     "does not hold": [(0.3,), ((0.0, 0.3),)],  # every layer counts
     "partial": [(0.0, 0.1)],  # then width is not why there are none
-    "not tested": [(0.0, None), {"undecided": 0.03}],
+    "inconclusive": [(0.0, None), {"undecided": 0.03}],
     # keys are counted once, those that later keys leave out not again
     "holds: The number is 0 of 3,200.": [(0.0,)],
 }
-ONE = "not tested of 0: The run has one document of minilm: no interval over documents."
+ONE = "not run here of 0: The run has one document of minilm: no interval over documents."
 CAN = {
     "holds": [
         (0.0, 0.3),
@@ -128,16 +129,16 @@ CAN = {
     ],
     "partial": [(0.2, 0.3), ((0.0, 0.2), (0.0, 0.6))],  # it helps, but not every key
     "does not hold": [(0.3, 0.2), ((0.0, 0.4), (0.1, 0.2))],
-    "not tested": [(0.0, 0.0), (0.0, 0.3, {"unknown": 0.05})],
+    "inconclusive": [(0.0, 0.0), (0.0, 0.3, {"unknown": 0.05})],
     ONE: [{"contexts": 1}],
-    "not tested of 0: keys “without norm”": [(0.2, None)],
+    "not run here of 0: keys “without norm”": [(0.2, None)],
 }
 DO = {
     # of the keys that get half those count that are known to be able: in the second world none
     "holds": [{"received": 0.05}, (0.0, 0.5, {"received": 0.05, "unknown": 0.05})],
     "does not hold": [{"received": 0.7}],
-    "not tested": [{"received": 0.4, "contexts": 2}],
-    "not tested of 4: No key of minilm is certified": [{"unknown": 1.0}],
+    "inconclusive": [{"received": 0.4, "contexts": 2}],
+    "inconclusive of 4: No key of minilm is certified": [{"unknown": 1.0}],
     ONE: [{"contexts": 1}],
 }
 IDLE = {
@@ -146,7 +147,7 @@ IDLE = {
     "partial; untrained models": [(0.3, 0.8, 0.02)],
     "partial": [(1.2, 0.8, 0.008)],
     "does not hold": [(1.2, 0.8, 0.02)],
-    "not tested": [(1.0, 0.8, 0.008)],
+    "inconclusive": [(1.0, 0.8, 0.008)],
 }
 KNOWN = [
     *known("random_keys", random_keys, RANDOM),
@@ -172,7 +173,7 @@ def test_a_layer_of_a_pretrained_model_has_its_own_number_of_keys():
 
 def test_what_is_asked_of_a_width_are_half_and_twice_the_gaussian_keys():
     asked = verdict_on("head_widths", **more())[1].rows["d_head = 4"].asked
-    assert asked == f"at most {200 * LAW[4]:.3g} and more than {50 * LAW[4]:.3g}"
+    assert asked == f"at most {200 * LAW[4]:.3g} and more than {50 * LAW[4]:.3g}, undecided keys counted"
 
 
 def test_keys_of_heads_are_also_among_those_before_them_beside_as_many_gaussian_keys():
@@ -202,5 +203,7 @@ def test_layernorm_in_practice_has_an_eps_in_float32_and_keys_of_the_fewest_dime
     here = (table.d == 3) & (table.dtype == "float32") & (table.eps > 0)
     table["any_unselectable"] = np.where(here, table.n / 100, 0.9)
     tables = random_keys(SOME, NONE, SOME) | {"random_keys_precision": table}
-    row = verdict_on("random_keys_layernorm", **tables)[1].rows["layernorm in practice"]
+    row = verdict_on("random_keys_layernorm", **tables)[1].rows[
+        "LayerNorm with its eps, in float32, in fewest dimensions"
+    ]
     assert (row.estimate, row.n_runs) == (approx(35), 200)

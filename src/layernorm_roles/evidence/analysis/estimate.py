@@ -17,10 +17,10 @@ LEVEL = 0.95
 """Confidence level of all intervals, of means over seeds and of shares alike."""
 
 
-def half_width(values: Values) -> float:
-    """Return half the length of Student's 95 % interval for the mean of two or more independent values."""
+def half_width(values: Values, level: float = LEVEL) -> float:
+    """Return half the length of Student's interval for the mean of two or more independent values."""
     values = np.asarray(values, dtype=float)
-    return stdtrit(len(values) - 1, (1 + LEVEL) / 2) * values.std(ddof=1) / np.sqrt(len(values))
+    return stdtrit(len(values) - 1, (1 + level) / 2) * values.std(ddof=1) / np.sqrt(len(values))
 
 
 class Estimate(NamedTuple):
@@ -31,8 +31,8 @@ class Estimate(NamedTuple):
     high: float
 
     @classmethod
-    def of(cls, values: Values) -> "Estimate":
-        """Return the mean of `values`, one for each seed, with Student's 95 % interval.
+    def of(cls, values: Values, level: float = LEVEL) -> "Estimate":
+        """Return the mean of `values`, one for each seed, with Student's interval of a confidence `level`.
 
         The interval of a single value has length 0. If a value is NaN, mean and interval are NaN. An infinite value
         stands for a diverged run, and makes the mean infinite. If plus infinity is among the values, the upper end is
@@ -42,19 +42,19 @@ class Estimate(NamedTuple):
         values = np.asarray(values, dtype=float)
         if np.isinf(values).any() and not np.isnan(values).any():
             infinite = np.where(np.isinf(values), np.sign(values), 0.0)
-            return cls.of(infinite).map(lambda end: end * np.inf)
-        mean, half = float(values.mean()), float(half_width(values)) if len(values) > 1 else 0.0
+            return cls.of(infinite, level).map(lambda end: end * np.inf)
+        mean, half = float(values.mean()), float(half_width(values, level)) if len(values) > 1 else 0.0
         return cls(mean, mean - half, mean + half)
 
     @classmethod
-    def of_any(cls, values: Values) -> "Estimate":
-        """Return the mean of `values`, however few, with Student's 95 % interval.
+    def of_any(cls, values: Values, level: float = LEVEL) -> "Estimate":
+        """Return the mean of `values`, however few, with Student's interval of a confidence `level`.
 
         For a single value both ends of the interval are NaN; without values the mean is NaN, too.
         """
         values = np.asarray(values, dtype=float)
         if len(values) > 1:
-            return cls.of(values)
+            return cls.of(values, level)
         return NOTHING._replace(mean=float(values[0])) if len(values) else NOTHING
 
     def map(self, function: Callable[[float], float]) -> "Estimate":
@@ -74,35 +74,36 @@ NOTHING = Estimate(np.nan, np.nan, np.nan)
 """The estimate of a number that was not measured: NaN with NaN as its interval."""
 
 
-def binomial(hits: int, n: int) -> Estimate:
-    """Return the share (0..1) of `hits` in `n` independent cases, with Clopper and Pearson's (1934) 95 % interval."""
-    tail = (1 - LEVEL) / 2
+def binomial(hits: int, n: int, level: float = LEVEL) -> Estimate:
+    """Return the share (0..1) of `hits` in `n` independent cases, with Clopper and Pearson's (1934) interval."""
+    tail = (1 - level) / 2
     low = betaincinv(hits, n - hits + 1, tail) if hits else 0.0
     high = betaincinv(hits + 1, n - hits, 1 - tail) if hits < n else 1.0
     return Estimate(hits / n, float(low), float(high))
 
 
-def percent_over_seeds(percent: Values, n: int) -> Estimate:
-    """Return the mean of percentages, one for each seed, with its 95 % interval.
+def percent_over_seeds(percent: Values, n: int, level: float = LEVEL) -> Estimate:
+    """Return the mean of percentages, one for each seed, with its interval.
 
     `n` is the number of cases, such as keys, behind all percentages together. The interval is Student's over seeds. If
     all percentages are 0, or all are 100, it is Clopper and Pearson's for `n` independent cases.
     """
-    estimate = Estimate.of(percent)
+    estimate = Estimate.of(percent, level)
     if estimate.mean in (0, 100) and estimate.low == estimate.high:
-        return binomial(round(n * estimate.mean / 100), n).map(lambda share: 100 * share)
+        return binomial(round(n * estimate.mean / 100), n, level).map(lambda share: 100 * share)
     return estimate
 
 
-def p_value(estimate: Estimate, n: int) -> float:
+def p_value(estimate: Estimate, n: int, level: float = LEVEL) -> float:
     """Return the two-sided p-value of Student's t-test that the mean of `n` values is 0.
 
-    It follows from the 95 % interval of `estimate`; it is NaN if the interval is infinite or asymmetric, or if `n` < 2.
+    It follows from the interval of `estimate`, whose confidence is `level`; it is NaN if the interval is infinite or
+    asymmetric, or if `n` < 2.
     """
     mean, low, high = estimate
     if n < 2 or not np.isfinite(estimate).all() or not np.isclose(high - mean, mean - low, rtol=1e-6, atol=0):
         return np.nan
-    error = (high - low) / 2 / stdtrit(n - 1, (1 + LEVEL) / 2)
+    error = (high - low) / 2 / stdtrit(n - 1, (1 + level) / 2)
     return float(2 * stdtr(n - 1, -abs(mean) / error))
 
 
@@ -171,9 +172,9 @@ def span(values: Values, form: str = ",") -> str:
 
 
 def log_ratio(
-    numerator: pd.Series, denominator: pd.Series, at_least: tuple[pd.Series, pd.Series]
+    numerator: pd.Series, denominator: pd.Series, at_least: tuple[pd.Series, pd.Series], level: float = LEVEL
 ) -> Estimate:
-    """Return the mean of log(numerator / denominator) over the seeds in both indices, with its 95 % interval.
+    """Return the mean of log(numerator / denominator) over the seeds in both indices, with its interval.
 
     NaN stands for a run that did not reach its goal; the pair `at_least` has series of lower bounds that replace NaN in
     numerator and denominator. If only numerators are NaN, the mean is a lower bound and the upper end is infinite. If
@@ -188,7 +189,7 @@ def log_ratio(
     if neither.all() or (top_open and bottom_open):
         return Estimate(np.nan, -np.inf, np.inf)
     logarithms = np.log(top.fillna(at_least[0][seeds]) / bottom.fillna(at_least[1][seeds]))
-    mean, low, high = Estimate.of(logarithms.mask(neither, 0.0))
+    mean, low, high = Estimate.of(logarithms.mask(neither, 0.0), level)
     return Estimate(
         mean,
         -np.inf if bottom_open or (neither.any() and low <= 0) else low,

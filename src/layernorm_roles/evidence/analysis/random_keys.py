@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.estimate import Estimate, binomial
+from layernorm_roles.evidence.analysis.estimate import LEVEL, Estimate, binomial
 
 EXPECTED_KEYS = 10.0
 """Least number of unselectable keys expected in all matrices of one size for which a z-score is about normal."""
@@ -26,8 +26,8 @@ def z_scores(norms: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def share_of_matrices(cells: pd.DataFrame, undecided: bool = False) -> Estimate:
-    """Return the percentage of matrices with at least one certified unselectable key, with its 95 % interval.
+def share_of_matrices(cells: pd.DataFrame, undecided: bool = False, level: float = LEVEL) -> Estimate:
+    """Return the percentage of matrices with at least one certified unselectable key, with its interval.
 
     `cells` are rows of table random_keys, whose matrices are pooled; the interval is Clopper and Pearson's. With
     `undecided`, each key that the data's precision cannot decide counts as one more matrix with an unselectable key.
@@ -36,4 +36,4 @@ def share_of_matrices(cells: pd.DataFrame, undecided: bool = False) -> Estimate:
     hits = round(float((cells.any_unselectable * cells.matrices).sum()))
     if undecided:
         hits = min(matrices, hits + int(cells.n_borderline.sum()))
-    return binomial(hits, matrices).map(lambda share: 100 * share)
+    return binomial(hits, matrices, level).map(lambda share: 100 * share)

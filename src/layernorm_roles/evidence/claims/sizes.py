@@ -4,14 +4,13 @@ Each function takes the tables, and the experiment or model that the claim is ab
 empty where the tables do not tell.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import span
 from layernorm_roles.evidence.analysis.paper import reported
-from layernorm_roles.evidence.claims.comparison import Tables, sentences
+from layernorm_roles.evidence.claims.testing import Tables, sentences
 
 
 def _rows(tables: Tables, table: str, **where: str) -> pd.DataFrame:
@@ -67,7 +66,8 @@ def losses(tables: Tables, model: str) -> str:
 def keys(tables: Tables, model: str, texts: str) -> str:
     """Return sentences on a language model's training, and on the contexts whose keys are tested.
 
-    `texts` is "long" or "sentences", the kind of contexts. The result is empty if no keys of such contexts were tested.
+    `texts` is "long" or "sentences", the kind of contexts. The result is empty if no keys of such contexts were
+    tested.
     """
     table = _rows(tables, "key_selectability", model=model, texts=texts)
     if table.empty:
@@ -91,13 +91,4 @@ def pretrained(tables: Tables, model: str) -> str:
     return f"{documents}, {whole.layer.nunique()} layers of {heads}."
 
 
-SIZES: dict[str, Callable[..., str]] = {
-    "none": lambda *_: "",
-    "majority": majority,
-    "random_keys": random_keys,
-    "losses": losses,
-    "long": partial(keys, texts="long"),
-    "sentences": partial(keys, texts="sentences"),
-    "pretrained": pretrained,
-}
-"""The functions of this module by the name that the entry of a claim gives under the key `sizes`."""
+long, in_sentences = (partial(keys, texts=texts) for texts in ("long", "sentences"))
