@@ -69,15 +69,6 @@ def first_layer(t) -> pd.Series:
         return np.log10(norm[norm.columns.max()] / norm[norm.columns.min()])
 
 
-# The batch and scores
-
-
-def entropy(t) -> float:
-    """Per cent of the largest entropy that attention keeps without the division, at the largest d_k."""
-    s = t["score_scale"].query("source == 'normal' and not divided")
-    return 100 * s[s.d_k == s.d_k.max()].groupby("seed").entropy_share.mean().mean()
-
-
 def position_gaps(t) -> pd.Series:
     """By how many percentage points a probe names more positions before the last layer with residual connections."""
     p = t["position_probe"].query("placement == 'pre' and step > 0").dropna()
