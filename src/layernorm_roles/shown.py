@@ -101,8 +101,8 @@ def groups_of(settings: Mapping[str, Any], tables: Collection[str]) -> list[Grou
     """The groups of figures and tables for readers that can be made from the results of a reproduction.
 
     `settings` has the reproduction's settings, as dictionaries. `tables` names the Parquet tables that exist; claims and
-    comparisons are taken to exist. A figure or table that reads any other Parquet table is left out; so is a figure if
-    no experiment or model of its section in config.yaml meets all conditions in its `needs`. Empty groups are left out.
+    comparisons always do. A figure or table that reads any other Parquet table is left out; so is a figure if no
+    experiment or model of its section in config.yaml meets all conditions in its `needs`. Empty groups are left out.
     """
     there = {*tables, "claims", "comparisons"}
     groups = [

@@ -56,7 +56,7 @@ def sections(claims: Mapping[str, Judged]) -> tuple[list[dict[str, Any]], dict[s
 def exhibits(
     claims: pd.DataFrame, comparisons: pd.DataFrame, figures: Collection[str]
 ) -> list[dict[str, Any]]:
-    """Return the rows of the scoreboard as texts, each with its claim and its `files`: pairs of a title and a path.
+    """Return the rows of the scoreboard as texts, each with its claim, if it was run, and `files`: pairs of title and path.
 
     Paths are of figures and tables, from the reproduction's folder, which has the `figures`; others are not linked.
     """
