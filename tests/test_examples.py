@@ -22,7 +22,9 @@ def test_the_notebook_runs_and_its_outputs_are_those_stored(monkeypatch):
     monkeypatch.setattr(plt, "show", lambda: shown.append(plt.gcf()))
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     nbformat.validate(notebook)
-    for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
+    install, *cells = (cell for cell in notebook.cells if cell.cell_type == "code")
+    assert install.source.startswith("%pip install ")
+    for cell in cells:
         printed, figures = io.StringIO(), len(shown)
         with contextlib.redirect_stdout(printed):
             exec(compile(cell.source, str(NOTEBOOK), "exec"), names)

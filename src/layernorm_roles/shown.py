@@ -100,9 +100,9 @@ TABLES = {table.name: table for group in GROUPS.values() for table in group.tabl
 def groups_of(settings: Mapping[str, Any], tables: Collection[str]) -> list[Group]:
     """The groups of figures and tables for readers that can be made from the results of a reproduction.
 
-    `settings` has the reproduction's settings, as dictionaries. `tables` names the Parquet tables that exist; claims and
-    comparisons are taken to exist. A figure or table that reads any other Parquet table is left out; so is a figure if
-    no experiment or model of its section in config.yaml meets all conditions in its `needs`. Empty groups are left out.
+    `settings` has the reproduction's settings, as dictionaries. `tables` names the Parquet tables that exist, beside
+    claims and comparisons. A figure or table that reads any other Parquet table is left out; so is a figure if no
+    experiment or model of its section in config.yaml meets all conditions in its `needs`. Empty groups are left out.
     """
     there = {*tables, "claims", "comparisons"}
     groups = [

@@ -16,9 +16,7 @@ from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 from tiny_world import HOSTILE
 
-from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
-from layernorm_roles.evidence.page.sections import TEXTS
 from layernorm_roles.evidence.tables.typography import typeset
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -162,41 +160,31 @@ def test_variants_runs_and_views_can_be_chosen(browser, canvas):
 
 
 def rows_shown(browser) -> list[tuple[str, ...]]:
-    """Verdict, source, effect and runs of each claim that the table shows."""
-    script = """return [...document.querySelectorAll("tr.row")].filter((row) => row.checkVisibility())
-        .map((row) => ["verdict", "source", "effect", "runs"].map((name) => row.dataset[name]))"""
+    """Kind and verdict of each claim that the table shows."""
+    script = """return [...document.querySelectorAll("tr[data-verdict]")].filter((row) => row.checkVisibility())
+        .map((row) => [row.dataset.kind, row.dataset.verdict])"""
     return [tuple(row) for row in browser.execute_script(script)]
 
 
-def test_the_table_of_claims_is_filtered_and_sorted(browser):
-    form = browser.find_element(By.CSS_SELECTOR, "form.choose")
-    names = ("verdict", "source", "sort")
-    verdict, source, sort = (Select(form.find_element(By.NAME, name)) for name in names)
-    # An effect against a claim's direction still comes before unknown ones.
-    browser.execute_script("document.querySelector('tr.row[data-effect^=\"0\"]').dataset.effect = '-1'")
+def test_the_counts_choose_claims_and_the_address_keeps_the_choice(browser, world):
     everything = rows_shown(browser)
-    assert len(everything) == len(CLAIMS)
-    verdict.select_by_value("partial")
-    partial = rows_shown(browser)
-    assert partial == [row for row in everything if row[0] == "partial"] != []
-    assert form.find_element(By.TAG_NAME, "output").text == f"{len(partial)} of {len(everything)} claims"
-    one = partial[-1][1]
-    source.select_by_value(one)
-    assert rows_shown(browser) == [row for row in partial if row[1] == one] != partial
+    link = browser.find_elements(By.CSS_SELECTOR, ".tally a")[-1]
+    count, _, verdict = link.text.partition(" ")
+    link.click()
+    shown = rows_shown(browser)
+    assert shown == [row for row in everything if row == ("rest", verdict)] and len(shown) == int(count)
+    assert browser.find_element(By.CSS_SELECTOR, ".chosen").text.startswith(
+        f"{count} of {len(everything)} claims."
+    )
     parts = "return [...document.querySelectorAll('tr.part')].filter((row) => row.checkVisibility()).length"
-    assert browser.execute_script(parts) == 1
-    verdict.select_by_value("")
-    source.select_by_value("")
-    words, sources = list(map(str, MEANINGS)), [each["name"] for each in TEXTS["sources"]]
-    keys = {"verdict": lambda row: words.index(row[0]), "source": lambda row: sources.index(row[1])}
-    keys |= {"effect": lambda row: -float(row[2] or "-inf"), "runs": lambda row: -int(row[3])}
-    label = browser.find_element(By.CSS_SELECTOR, ".verdicts .label")
-    for by, key in keys.items():
-        sort.select_by_value(by)
-        assert rows_shown(browser) == sorted(everything, key=key) != everything
-        assert browser.execute_script(parts) == label.is_displayed() == 0
-    sort.select_by_value("")
-    assert rows_shown(browser) == everything and browser.execute_script(parts) == 3 and label.is_displayed()
+    assert 0 < browser.execute_script(parts) <= 3
+    browser.refresh()
+    assert rows_shown(browser) == shown, "the address keeps the choice"
+    browser.find_element(By.CSS_SELECTOR, ".chosen a").click()
+    assert (
+        rows_shown(browser) == everything
+        and not browser.find_element(By.CSS_SELECTOR, ".chosen").is_displayed()
+    )
 
 
 def test_the_contents_follow_the_reader_of_a_wide_page(browser):
@@ -209,8 +197,8 @@ def test_the_contents_follow_the_reader_of_a_wide_page(browser):
 
 
 def test_a_term_explains_itself_to_keyboard_and_mouse(browser):
-    link = browser.find_element(By.CSS_SELECTOR, "table.verdicts a.badge")
-    before = browser.find_element(By.CSS_SELECTOR, "tr.row a")
+    link = browser.find_element(By.CSS_SELECTOR, "table.claims td a.badge")
+    before = browser.find_element(By.CSS_SELECTOR, "table.claims tr.row a")
     browser.execute_script("arguments[0].focus()", before)
     ActionChains(browser).send_keys(Keys.TAB).perform()
     assert browser.switch_to.active_element == link and link.get_attribute("aria-describedby") == "tip"
@@ -225,7 +213,7 @@ def test_a_term_explains_itself_to_keyboard_and_mouse(browser):
 
 
 HIDDEN = """for (const folded of document.querySelectorAll("details")) folded.open = false;
-return [...document.querySelectorAll("details > :not(summary, .small)")].filter((part) => (
+return [...document.querySelectorAll("details:not(.rest) > :not(summary, .small)")].filter((part) => (
     !part.checkVisibility({contentVisibilityAuto: true}) || !part.getBoundingClientRect().height)).length"""
 
 
@@ -242,7 +230,7 @@ def test_a_link_into_a_folded_part_unfolds_it(browser):
 def test_print_shows_what_is_folded_and_no_control(browser):
     with screen(browser, 720, media="print"):
         assert browser.execute_script(HIDDEN) == 0
-        for control in ("nav", "form.choose", "#view", ".files"):
+        for control in ("nav", "#view", ".files", ".rest"):
             assert not browser.find_element(By.CSS_SELECTOR, control).is_displayed()
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 720
 

@@ -13,12 +13,14 @@ import html5lib
 import numpy as np
 import pandas as pd
 import pytest
-from tiny_world import FOLDER, HOSTILE, OPTIONS, claims, draw, parsed, rows, words
+from markdown_it import MarkdownIt
+from tiny_world import FOLDER, HOSTILE, OPTIONS, PAGES, claims, draw, parsed, rows, words
 from tiny_world import vectors as table_of_vectors
 
 from layernorm_roles import store
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
+from layernorm_roles.evidence.claims.scoreboard import EXHIBITS
 from layernorm_roles.evidence.figures.style import looks_of
 from layernorm_roles.evidence.page import findings, sections, vectors
 from layernorm_roles.evidence.page import page as report
@@ -32,8 +34,8 @@ ROOT = Path(__file__).parents[3]
 
 
 def written(world, folder, inputs=None, **changed) -> str:
-    """The report of the world with a changed plan or other inputs, written to a folder."""
-    pages = [folder / f"{name}.html" for name in ("report", "findings")]
+    """The report of the world with a changed plan or other inputs, written to a folder with the findings."""
+    pages = [folder / name for name in PAGES]
     report.write(world.plan | changed, world.inputs | (inputs or {}), *pages)
     return pages[0].read_text(encoding="utf-8")
 
@@ -64,10 +66,14 @@ def test_ids_are_unique_and_links_lead_somewhere(tree):
     assert len(ids) == len(set(ids))
     outside = {source["address"] for source in TEXTS["sources"] if "address" in source}
     outside.add("https://github.com/tech-srl/layer_norm_expressivity_role")
-    beside = re.compile(r"(findings\.html|figures/[^/]+\.pdf|tables/[^/]+\.csv|parquet/\w+\.parquet)$")
+    files = r"figures/[^/]+\.(pdf|png)|tables/[^/]+\.(csv|md)|parquet/\w+\.parquet|settings\.json"
+    beside = re.compile(rf"(findings\.html|{files}|\?(kind=\w+&verdict=[\w ]+)?#verdicts)$")
+    code = {
+        f"../../{path.relative_to(ROOT)}" for path in ROOT.glob("src/layernorm_roles/evidence/figures/*.py")
+    }
     links = {link.get("href") for link in tree.iter("a")}
     places = {link[1:] for link in links if link.startswith("#")}
-    assert {link for link in links if link[0] != "#" and not beside.match(unquote(link))} == outside
+    assert {link for link in links if link[0] != "#" and not beside.match(unquote(link))} - code <= outside
     named = {element.get(f"aria-{kind}by") for element in tree.iter() for kind in ("labelled", "described")}
     assert places | named - {None} <= {*ids}
 
@@ -86,7 +92,16 @@ def test_every_figure_is_on_the_page_once_and_files_lie_beside_figures_and_table
         if element.tag == "figure":
             listed, first, picture = FIGURES[name], f"figures/{name}.pdf", element.find(".//img")
             assert picture.get("src") == f"figures/{name}.png"
-            assert picture.get("alt") == typeset(listed.caption) and "{" not in listed.caption
+            assert (
+                typeset(listed.caption).startswith(picture.get("alt").rstrip("."))
+                and "{" not in listed.caption
+            )
+            module, _, function = listed.draw.partition(".")
+            code = element.find("figcaption/a")
+            assert (code.get("href").rpartition("/")[2], words(code)) == (
+                f"{module}.py",
+                f"drawn by {function}",
+            )
         links = {link.get("href"): link.text for link in files.iter("a")}
         inputs = {f"parquet/{each}.parquet": f"{each}.parquet" for each in listed.inputs}
         assert links == {first: first[-3:].upper()} | inputs
@@ -99,104 +114,8 @@ def test_hostile_names_stay_text(tree, world):
     assert any(HOSTILE in view["name"] for view in json.loads(scripts[0])["views"])
     shown = words(tree.find("body"))
     assert f"Reproduction “{FOLDER}”" in shown
-    for place in ("{} · commits 0123456789, fedcba9876 of this repository", "It is so {}"):
+    for place in ("{} · commit 0123456789 of this repository", "It is so {}"):
         assert place.format(HOSTILE) in shown.replace("’", "'"), place
-    assert ["three", HOSTILE, "3", "0.001", "1", "2 of 2"] in [row[:6] for row in rows(tree)]
-
-
-def test_every_claim_is_there_with_verdict_numbers_control_and_setting(articles, world, tree):
-    groups = [[each.get("id") for each in group] for group in tree.findall(".//div[@class='group']")]
-    repeated = {name: first for first, *others in groups for name in others}
-    rules = {claim.name: words_of(claim.rule) for claim in CLAIMS}
-    table = store.read(world.inputs["claims"], "claims").set_index("claim")
-    assert set(articles) == {claim.name for claim in CLAIMS} and len(articles) == len(CLAIMS)
-    for claim in CLAIMS:
-        article = articles[claim.name]
-        terms, values = (map(words, article.iter(tag)) for tag in ("dt", "dd"))
-        shown, row = dict(zip(terms, values, strict=True)), table.loc[claim.name]
-        assert article.find(".//a[@href]").text == row.verdict
-        assert shown["Claimed in"] == words_of(claim.source)
-        first, again = repeated.get(claim.name), f"… {claim.source.rpartition('; ')[2]}"
-        assert article.get("class") == row.verdict.replace(" ", "-") + " again" * bool(first)
-        assert words(article.find("header")[0]) == words_of(again if first else claim.statement)
-        known = row.setting == table.setting.get(first)
-        assert shown.get("Setting", "as above") == ("as above" if known else row.setting)
-        command = f"snakemake --cores all {claim.target} {OPTIONS}"
-        assert shown.get("Just this", command if first else "") == command
-        assert shown.get("Claim", "") == words_of(claim.statement) * bool(first)
-        places = {each.get("id") for each in article.iter()} | {a.get("href")[1:] for a in article.iter("a")}
-        figures = {*claim.figures} & {*world.plan["figures"]}
-        tables = {name for name in claim.shown if {*TABLES[name].inputs} <= {*world.plan["tables"]}}
-        assert figures | {f"table-{name}" for name in tables} <= places
-        rule = "As above." if first and rules[first] == rules[claim.name] else rules[claim.name]
-        late = " This rule was fixed after the run began." * (row.rule_fixed == "after")
-        assert shown["Rule"] == rule + late and ("Role" in shown) == claim.primary
-        unit, reported = rf"\s?{re.escape(claim.unit.strip())} \[", words_of(claim.paper_value)
-        control, statistic, role = map(words_of, (claim.control, claim.statistic, "primary"))
-        if row.verdict == Verdict.NOT_TESTED:
-            assert shown["Measured"] == f"nothing; it would be: {statistic}" and shown["Control"] == control
-        else:
-            kind = "matrices" if claim.target == "random_keys" else "runs"
-            runs = "nothing is random" if row.n_seeds == 1 else f"1,300 {kind}"
-            assert shown["Measured"].endswith(f"]{statistic}; {runs}")
-            assert re.match(rf"3\.25{unit}2\.50, 4\.00\]", shown["Measured"])
-            assert re.match(rf"1\.13?2?{unit}−0\.875, 1\.38\]", shown["Control"])
-            assert shown["Control"].endswith(f"]{control}")
-            reported += f"measured: {size_of(claim)[1]} of the reported effect" * bool(reported)
-            role += "; p = 0.031 for no effect, with Holm’s correction over the primary claims"
-        assert shown.get("Reported", "") == reported
-        assert shown.get("Role", role) == role
-
-
-def test_the_table_of_verdicts_has_a_row_for_each_claim_and_every_word_is_counted_and_defined(tree, world):
-    table = store.read(world.inputs["claims"], "claims").set_index("claim")
-    by_name, places, first = {claim.name: claim for claim in CLAIMS}, [], None
-    for row in tree.findall(".//tr[@data-verdict]"):
-        name = row.find(".//a").get("href")[1:]
-        of, claim, (*cells,) = table.loc[name], by_name[name], map(words, row.iter("td"))
-        data = [row.get(f"data-{name}") for name in ("verdict", "runs", "source")]
-        assert data == [of.verdict, str(of.n_seeds), source_of(of.source)["name"]]
-        again = f"… {claim.source.rpartition('; ')[2]}" * row.get("class").endswith("again")
-        first = first if again else claim
-        alike = bool(again and claim.paper_value and claim.paper_value == first.paper_value)
-        assert (row[1].get("class") == "same") == alike, "said once"
-        assert cells[0] == "".join(map(words_of, (again, claim.statement, claim.statistic)))
-        assert cells[1] == (words_of(claim.paper_value) or "–") and len(cells) == 6
-        if of.verdict == Verdict.NOT_TESTED:
-            assert cells[2:5] == ["–"] * 3 and row.get("data-effect") == ""
-        else:
-            effect, size = size_of(claim)
-            assert float(row.get("data-effect")) == pytest.approx(effect, abs=1e-4) and cells[4] == size
-            assert "[2.50, 4.00]" in cells[2] and ("1,300" in cells[2]) == (of.n_seeds > 1)
-            control, known = (of.control.partition(";")[0] for of in (claim, first))
-            assert cells[3].endswith(f"[−0.875, 1.38]{words_of(control)}")
-            assert (row[3][-1].get("class") == "what whole") == bool(again and control == known)
-        assert cells[5].endswith("untrained models pass too") == cells[5].startswith("reproduced")
-        places.append(name)
-    assert places == [each.get("id") for each in tree.iter("article")]
-    tally = tree.find(".//ul[@class='tally']")
-    counted = {words(item).split(" ", 1)[1]: int(item.find("b").text) for item in tally}
-    assert counted == table.verdict.value_counts().to_dict() and [*counted] == [*map(str, MEANINGS)]
-    (meanings,) = tree.findall(".//dl[@class='meanings']")
-    assert [words(term) for term in meanings.iter("dt")] == list(map(str, MEANINGS))
-
-
-def test_repeated_claims_stand_below_the_claim_that_they_repeat(tree):
-    groups = [[each.get("id") for each in group] for group in tree.findall(".//div[@class='group']")]
-    found = {first: again for first, *again in groups}
-    assert found["faster"] == ["faster_uniform", "faster_best_rate"] and sum(map(len, groups)) == len(CLAIMS)
-    assert found["table_1"] == ["table_1_bytes", "table_1_paper_rate"] and found["loss_gap_keys"] == []
-    assert found["placement"] == [], "its neighbours make statements of their own"
-    links = [(link.get("href")[1:], link.text) for link in tree.findall(".//nav/ul/li/ul/li/a")]
-    order = sorted(CLAIMS, key=lambda claim: ("projection", "scaling", "documents").index(claim.part))
-    assert links == [(each.name, each.name.replace("_", " ")) for each in order if each.name in found]
-    of = {
-        each.get("id", "").removeprefix("table-"): part.get("id")
-        for part in tree.iter("article")
-        for each in (*part.iter("figure"), *part.iter("details"))
-    }
-    wanted = {name for claim in CLAIMS if claim.name in found for name in (*claim.figures, *claim.shown)}
-    assert {of[name] for name in wanted & of.keys()} <= {*found}, "what others show is not folded"
 
 
 def test_every_claim_comes_from_a_known_source_and_every_unit_is_defined():
@@ -216,61 +135,13 @@ def test_sizes_too_small_for_verdicts_are_recognised():
         assert len(found) == bool(said) and said in "".join(found)
 
 
-def test_a_small_reproduction_has_a_banner_and_no_verdict(world, tmp_path):
-    majority = {name: {**of, "steps": 60} for name, of in world.plan["settings"]["majority"].items()}
-    older = {claim.name: dict.fromkeys(("measured", "ci_low", "ci_high"), "1") for claim in CLAIMS}
-    kept = {name: of | {"verdict": "partial"} for name, of in older.items()}
-    page = parsed(written(world, tmp_path, settings={"majority": majority}, kept=kept))
-    assert "kept run:" not in words(page)
-    findings = parsed((tmp_path / "findings.html").read_text(encoding="utf-8"))
-    (banner,), (also,) = page.findall(".//div[@class='banner']"), findings.findall(".//p[@class='banner']")
-    assert "too small to mean anything" in words(banner) and "too small" in words(also)
-    assert "· commit 0123456789 ·" in words(findings)
-    assert not [*findings.iter("h2"), *findings.iter("table"), *findings.findall(".//a[@class='verdict']")]
-    assert "more seeds" not in words(findings) and not page.findall(".//select[@name='verdict']")
-    shown = [words(item) for item in page.iter() if (item.get("class") or "").startswith("badge")]
-    assert set(shown) == {"no verdict", *map(str, MEANINGS)}
-    assert shown.count("no verdict") == 2 * len(CLAIMS) and len(shown) == 2 * len(CLAIMS) + len(MEANINGS)
-    assert all("pass too" not in words(row) for row in page.iter("tr"))
-    assert not [figure for figure in page.iter("figure") if figure.get("id") == "claims_forest"]
-
-
-@pytest.mark.parametrize("most", [8, 7])
-def test_tables_with_more_rows_are_folded(world, tmp_path, monkeypatch, most):
-    monkeypatch.setattr(report, "FOLDED", most)
-    table = parsed(written(world, tmp_path)).find(".//article[@id='faster']//details[@class='table']")
-    assert len(table.findall(".//tbody/tr")) == 8 and ("open" in table.attrib) == (most == 8)
-
-
 def test_texts_of_readable_tables_are_escaped():
     grid = readable.grid([("a & <b>",)], {"<i>": "{0[0]}", "n": lambda row: "1"})
-    made = report.readable_html(["<p>", ["<x>"], grid], 'Table "3"')
+    made = sections.readable_html(["<p>", ["<x>"], grid], 'Table "3"')
     fragment = html5lib.parseFragment(made, namespaceHTMLElements=False)
     assert words(fragment) == "<p> <x> <i> n a & <b> 1"
     assert fragment.find("div").get("aria-label") == 'Table: Table "3"'
     assert fragment.find(".//table").get("class").split()[-1] == "texts-1"
-
-
-def test_the_comparisons_behind_a_claim_are_rows(world, tmp_path):
-    asked = ("×", 1300, "at least 1.73")
-    compared = [
-        ("faster", 2, "c over b", "loss", 0.895, 0.842, 0.953, *asked, False, "control"),
-        ("faster", 1, "a over b", "steps", 2.39, 2.04, 2.81, *asked, True, "effect"),
-        ("faster", 3, "d over b", "loss", 1.5, 0.5, 2.5, *asked, None, "control"),
-        ("parallel", 1, "c - b", "angle", 59.0, np.nan, np.nan, "°", 1, "", None, "context"),
-    ]
-    columns = "claim number comparison statistic estimate ci_low ci_high unit n_runs asked met role".split()
-    path = tmp_path / "comparisons.parquet"
-    store.write(pd.DataFrame(compared, columns=columns), path.stem, path, {})
-    tables = [*world.plan["tables"], path.stem]
-    found = rows(parsed(written(world, tmp_path, {path.stem: path}, tables=tables)))
-    of_faster = [
-        ["a over b", "steps", "2.39× [2.04, 2.81]", "at least 1.73", "yes", "1,300"],
-        ["c over b", "loss", "0.895× [0.842, 0.953]", "at least 1.73", "no", "1,300"],
-        ["d over b", "loss", "1.50× [0.500, 2.50]", "at least 1.73", "open", "1,300"],
-    ]
-    assert [row for row in found if row[3:4] == ["at least 1.73"]] == of_faster
-    assert found.count(["c − b", "angle", "59.0°", "", "", ""]) == 1
 
 
 def test_the_view_has_the_experiments_in_three_dimensions_whatever_their_names(tree):
@@ -307,44 +178,6 @@ def test_the_view_says_how_flat_keys_are_and_where_queries_point_of_all_runs_or_
     assert "do not lie on a plane" in vectors.describe("LayerNorm", one_of_ten)
 
 
-def test_configurations_are_listed_once_with_their_tables():
-    sources = {"a": {"config": "{}"}, "b": {"config": '{"n": 1}'}, "c": {}}
-    found = {each["name"]: each["text"] for each in sections.configurations(sources)}
-    assert found == {"a, c": "{}", "b": '{\n  "n": 1\n}'}
-
-
-@pytest.mark.parametrize(
-    ("decided", "figures"),
-    [
-        (["table_1"], ["gaussian_law"]),
-        (["table_1", "loss_gap"], ["figure_4_paper_rate", "dose_response", "gaussian_law"]),
-        # What two sections name stands in the first of them.
-        (["attention_needs_size", "loss_gap"], ["dose_response", "figure_4_paper_rate"]),
-    ],
-)
-def test_the_findings_have_the_figures_of_decided_sections_once(world, tmp_path, decided, figures):
-    frame = claims().set_index("claim", drop=False)
-    frame["verdict"] = "not tested"
-    verdicts = {"table_1": "reproduced", "attention_needs_size": "holds", "loss_gap": "confounded"}
-    frame.loc[decided, ["verdict", "measured"]] = [[verdicts[name], 50.0] for name in decided]
-    store.write(frame, "claims", tmp_path / "claims.parquet", {})
-    paths = [tmp_path / f"{name}.png" for name in ("gaussian_law", "dose_response", "figure_4_paper_rate")]
-    for path in paths:
-        draw(path, 7, 4)
-    inputs = {"claims": tmp_path / "claims.parquet", "figures": paths}
-    written(world, tmp_path, inputs, figures=[path.stem for path in paths])
-    page = parsed((tmp_path / "findings.html").read_text(encoding="utf-8"))
-    assert [each.get("src") for each in page.iter("img")] == [f"figures/{name}.png" for name in figures]
-    parts = findings.sections(judged(frame))[0]
-    for place, (part, section) in enumerate(zip(parts, page.iter("section"), strict=True), start=1):
-        assert words(section.find("h2")) == f"{place}. {words_of(part['headline'])}"
-        link = f"claim “{part['claim'].replace('_', ' ')}”: {verdicts[part['claim']]}"
-        assert words(section.find("p")) == words_of(" ".join([*part["sentences"], link]))
-        assert section.find("p/a").get("href") == f"report.html#{part['claim']}"
-    for name, caption in zip(figures, page.iter("figcaption"), strict=True):
-        assert words(caption) == words_of(FIGURES[name].caption).partition(". ")[0].rstrip(".") + "."
-
-
 def test_the_origin_of_files_stands_below_its_heading(tree, world):
     (origin,) = tree.findall(".//section[@aria-labelledby='provenance']")
     names = [f"{table}.parquet" for table in sorted(world.plan["tables"])]
@@ -367,19 +200,6 @@ def test_equal_files_give_equal_bytes(world, tmp_path):
     assert written(world, again) == world.page
 
 
-def test_a_reproduction_with_nothing_but_claims_has_a_page(world, tmp_path):
-    """Also if some claims are missing, so that a figure is of none."""
-    path = tmp_path / "claims.parquet"
-    store.write(claims().query("claim == 'faster'"), path.stem, path, {})
-    page = parsed(written(world, tmp_path, {path.stem: path}, tables=["claims"], figures=["majority_curves"]))
-    assert not list(page.iter("canvas")) and "Three dimensions" not in words(page.find("body/nav"))
-    assert [words(source) for source in page.find(".//dl[@class='sources']").iter("dt")] == ["the paper"]
-    assert len(list(page.iter("script"))) == 1 and "commit" not in words(page.find("body/header"))
-    (more,), (figure,) = page.findall(".//details[@class='more-figures']"), page.iter("figure")
-    assert words(more.find("summary")) == "1 more figure, which no claim needs"
-    assert more.find(".//figure[@id='majority_curves']") is figure
-
-
 def test_a_damaged_figure_is_refused(world, tmp_path):
     path = tmp_path / f"{world.plan['figures'][0]}.png"
     draw(path, 7, 4)
@@ -391,7 +211,153 @@ def test_a_damaged_figure_is_refused(world, tmp_path):
 def test_every_printed_command_names_its_target_before_the_options_and_plans_a_run(tree):
     commands = {code.text for code in tree.iter("code") if code.text.startswith("snakemake")}
     targets = {claim.target for claim in CLAIMS}
-    assert f"snakemake --cores all {OPTIONS}" in commands and len(commands) == len(targets) + 1
+    whole = {
+        f"snakemake --cores all {options}" for options in (OPTIONS, OPTIONS.replace("smoke", "published"))
+    }
+    assert whole <= commands and len(commands) == len(targets) + 2
     planned = shlex.split(f"{sections.command(' '.join(sorted(targets)), OPTIONS)} --dry-run --quiet all")
     done = subprocess.run([sys.executable, "-m", *planned], cwd=ROOT, text=True, capture_output=True)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
+
+
+def test_every_claim_that_was_run_is_there_with_verdict_numbers_control_and_setting(articles, world):
+    table = store.read(world.inputs["claims"], "claims").set_index("claim")
+    ran = [claim for claim in CLAIMS if table.verdict[claim.name] != Verdict.NOT_RUN]
+    order = {part["name"]: place for place, part in enumerate(TEXTS["parts"])}
+    assert [*articles] == [claim.name for claim in sorted(ran, key=lambda claim: order[claim.part])]
+    for claim in ran:
+        article, row = articles[claim.name], table.loc[claim.name]
+        terms, values = (map(words, article.iter(tag)) for tag in ("dt", "dd"))
+        shown = dict(zip(terms, values, strict=True))
+        assert article.find(".//a[@href]").text == row.verdict and article.get(
+            "class"
+        ) == row.verdict.replace(" ", "-")
+        assert words(article.find("header/h3")) == words_of(claim.statement)
+        assert (shown["Claimed in"], shown["Setting"]) == (words_of(claim.source), row.setting)
+        assert shown["Rule"] == words_of(claim.rule) and ("Role" in shown) == claim.primary
+        assert shown["This part alone"] == f"snakemake --cores all {claim.target} {OPTIONS}"
+        assert f"It is so {HOSTILE}" in words(article).replace("’", "'")
+        unit, kind = words_of(claim.unit), "matrices" if claim.target == "random_keys" else "runs"
+        runs = "nothing is random" if row.n_seeds == 1 else f"1,300 {kind}"
+        assert shown["Measured"].startswith(f"3.2{unit} [2.5, 4.0]") and shown["Measured"].endswith(runs)
+        assert shown["Control"] == f"1.1{unit} [−0.9, 1.4]{words_of(claim.control)}"
+        assert shown.get("Reported", "").endswith(
+            f"measured: {size_of(claim)[1]} of the reported effect"
+        ) == bool(claim.paper_value)
+        places = {each.get("id") for each in article.iter()} | {a.get("href")[1:] for a in article.iter("a")}
+        assert {*claim.figures} & {*world.plan["figures"]} <= places
+
+
+def test_the_paper_claims_and_the_others_are_counted_apart(tree, world):
+    table = store.read(world.inputs["claims"], "claims").set_index("claim")
+    listed = {row.find(".//a").get("href")[1:]: row for row in tree.findall(".//tr[@data-verdict]")}
+    for claim in CLAIMS:
+        if (verdict := table.verdict[claim.name]) != Verdict.NOT_RUN:
+            row, kind = listed[claim.name], "paper" if claim.kind == "paper" else "rest"
+            assert (row.get("data-verdict"), row.get("data-kind")) == (verdict, kind)
+            assert "3.2" in words(row[2]) and words(row[4]) == size_of(claim)[1]
+            assert words(row[5]) == verdict + "untrained models pass too" * (verdict == Verdict.HOLDS)
+    not_run = [name.replace("_", " ") for name in table.index if name not in listed]
+    (line,) = (words(each) for each in tree.iter("p") if words(each).startswith("Not run with these"))
+    assert line.startswith(f"Not run with these settings: {', '.join(not_run)}. snakemake") and not_run
+    for kind, counts in zip(("paper", "rest"), tree.findall(".//p[@class='tally']"), strict=True):
+        own = table.verdict[(table.kind == "paper") == (kind == "paper")]
+        links = {unquote(link.get("href")): link for link in counts.iter("a")}
+        for verdict, number in own.value_counts().items():
+            assert words(links.pop(f"?kind={kind}&verdict={verdict}#verdicts")) == f"{number} {verdict}"
+        assert not links
+    (meanings,) = tree.findall(".//dl[@class='meanings']")
+    assert [words(term) for term in meanings.iter("dt")] == list(map(str, MEANINGS))
+
+
+def test_comparisons_beyond_four_are_folded_and_a_variation_is_named_once(articles):
+    first, rest = (rows(each) for each in articles["faster"].findall(".//table[@class='dataframe texts-4']"))
+    assert [[cell.replace("’", "'") for cell in row] for row in first if row] == [
+        ["a over b, steps", "0.5× [0.2, 1.0]", "at least 1.73", "yes"],
+        ["c over b", "1.0× [0.5, 2.0]", "at least 1.73", "no"],
+        ["d over b", "1.5× [0.8, 3.0]", "at least 1.73", "open"],
+        [HOSTILE, "2.0× [1.0, 4.0]", "at least 1.73", "yes"],
+    ]
+    assert [row for row in rest if row] == [
+        ["On other data: a over b, steps", "3.0× [1.5, 6.0]", "at least 1.73", "no"]
+    ]
+    folded = articles["faster"].find(".//details[@class='rest']")
+    assert words(folded.find("summary")) == "1 more comparisons" and folded.get("open") is None
+
+
+@pytest.mark.parametrize("most", [8, 7])
+def test_longer_tables_are_linked_and_not_shown(world, tmp_path, monkeypatch, most):
+    monkeypatch.setattr(report, "LONGEST", most)
+    page = parsed(written(world, tmp_path))
+    shown = page.find(".//article[@id='faster']//details[@id='table-convergence']")
+    assert (shown is not None) == (most == 8)
+    assert ("tables/convergence.md" in {link.get("href") for link in page.iter("a")}) == (most == 7)
+
+
+def test_a_small_reproduction_has_a_banner_and_no_verdict(world, tmp_path):
+    majority = {name: {**of, "steps": 60} for name, of in world.plan["settings"]["majority"].items()}
+    page = parsed(written(world, tmp_path, settings={"majority": majority}))
+    found = parsed((tmp_path / "findings.html").read_text(encoding="utf-8"))
+    for each in (page, found):
+        (banner,) = [part for part in each.iter() if part.get("class") == "banner"]
+        assert "Toy sizes that check that everything runs. The longest training" in words(banner)
+    assert not [*found.iter("h2"), *found.iter("table")] and not page.findall(".//p[@class='tally']")
+    shown = [words(item) for item in page.iter() if (item.get("class") or "").startswith("badge")]
+    assert set(shown) == {"no verdict", *map(str, MEANINGS)}
+    assert all("pass too" not in words(row) for row in page.iter("tr"))
+    assert not [figure for figure in page.iter("figure") if figure.get("id") == "claims_forest"]
+
+
+def test_a_reproduction_with_nothing_but_claims_has_a_page(world, tmp_path):
+    """Also if some claims are missing, so that a figure is of none."""
+    path = tmp_path / "claims.parquet"
+    store.write(claims().query("claim == 'faster'"), path.stem, path, {})
+    tables, figures = ["claims", "comparisons"], ["majority_by_width"]
+    draw(tmp_path / "majority_by_width.png", 7, 4)
+    inputs = {path.stem: path, "figures": [tmp_path / "majority_by_width.png"]}
+    page = parsed(written(world, tmp_path, inputs, tables=tables, figures=figures))
+    assert not list(page.iter("canvas")) and "Three dimensions" not in words(page.find("body/nav"))
+    assert [words(source) for source in page.find(".//dl[@class='sources']").iter("dt")] == ["the paper"]
+    assert len(list(page.iter("script"))) == 1 and "commit" not in words(page.find("body/header"))
+    (more,) = page.findall(".//details[@class='more-figures']")
+    assert words(more.find("summary")) == "1 more figure, which no claim needs"
+    assert more.find(".//figure").get("id") == "majority_by_width"
+
+
+def test_the_scoreboard_stands_on_every_page_with_links_to_figures_and_claims(tree, world):
+    found = parsed((world.folder / "findings.html").read_text(encoding="utf-8"))
+    ran = {*claims().query("verdict != 'not run here'").claim}
+    for page, place in ((tree, "#"), (found, "report.html#")):
+        listed = page.find(".//table[@class='verdicts']").findall(".//tr[@class='row']")
+        assert len(listed) == 11
+        for row, exhibit in zip(listed, EXHIBITS, strict=True):
+            assert words(row[0]).startswith(exhibit.title) and exhibit.shows in words(row[0])
+            links = {link.get("href") for link in row.iter("a")}
+            drawn = {f"figures/{name}.png" for name in exhibit.exhibits if name in world.plan["figures"]}
+            assert links >= drawn and (place + str(exhibit.claim) in links) == (exhibit.claim in ran)
+    text = (world.folder / "findings.md").read_text(encoding="utf-8")
+    assert sum(f"**{exhibit.title.split(', ')[0]}**" in text for exhibit in EXHIBITS) == 11
+    anchors = {*re.findall(r'<a id="(\w+)">', text)}
+    assert {*re.findall(r"\]\(#(\w+)\)", text)} <= anchors == ran
+    assert "<script" not in text and "<img src=x" not in MarkdownIt("commonmark", {"html": True}).render(text)
+
+
+def test_the_findings_have_the_figures_of_decided_sections_once(world, tmp_path):
+    frame = claims().set_index("claim", drop=False)
+    frame["verdict"] = str(Verdict.INCONCLUSIVE)
+    frame.loc[["table_1", "attention_needs_size"], "verdict"] = "holds"
+    store.write(frame, "claims", tmp_path / "claims.parquet", {})
+    names = ["gaussian_law", "majority_by_width"]
+    for name in names:
+        draw(tmp_path / f"{name}.png", 7, 4)
+    inputs = {"claims": tmp_path / "claims.parquet", "figures": [tmp_path / f"{name}.png" for name in names]}
+    written(world, tmp_path, inputs, figures=names)
+    page = parsed((tmp_path / "findings.html").read_text(encoding="utf-8"))
+    assert [each.get("src") for each in page.iter("img")] == ["figures/gaussian_law.png"]
+    parts = findings.sections(judged(frame))[0]
+    for place, (part, section) in enumerate(zip(parts, page.iter("section"), strict=True), start=1):
+        assert words(section.find("h2")) == f"{place}. {words_of(part['headline'])}"
+        link = f"claim “{part['claim'].replace('_', ' ')}”: holds"
+        assert words(section.find("p")) == words_of(" ".join([*part["sentences"], link]))
+        assert section.find("p/a").get("href") == f"report.html#{part['claim']}"
+    assert len(parts) == 2 and "Left open (inconclusive)." in words(page)

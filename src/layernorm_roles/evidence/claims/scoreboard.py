@@ -197,8 +197,8 @@ def _details(exhibit: Exhibit, own: pd.DataFrame) -> dict[str, str]:
         paper = reported()["language_model"][exhibit.claim][exhibit.layers]
         texts = {"detail": effects.estimate[there], "reported_detail": paper}
         texts = {name: ", ".join(f"{value:.0f}" for value in values) for name, values in texts.items()}
-        return {name: f"by layer {text} %" for name, text in texts.items() if text}
+        return {name: f"by layer {text} %" if text else "" for name, text in texts.items()}
     if exhibit.second and len(effects) > 1:
         where, paper = exhibit.second
         return {"detail": f"{effects.estimate.iloc[1]:.2g} % {where}", "reported_detail": f"{paper} {where}"}
-    return {}
+    return {"detail": "", "reported_detail": ""}

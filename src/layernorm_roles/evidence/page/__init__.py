@@ -1,1 +1,1 @@
-"""The report and the findings of a reproduction as pages, the kept reproduction, and the README's findings."""
+"""The report and the findings of a reproduction as pages, and the findings in the README."""

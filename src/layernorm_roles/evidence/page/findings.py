@@ -56,7 +56,7 @@ def sections(claims: Mapping[str, Judged]) -> tuple[list[dict[str, Any]], dict[s
 def exhibits(
     claims: pd.DataFrame, comparisons: pd.DataFrame, figures: Collection[str]
 ) -> list[dict[str, Any]]:
-    """Return the rows of the scoreboard as texts, each with its claim and its `files`: pairs of a title and a path.
+    """Return the rows of the scoreboard as texts, each with its claim, if run, and `files`: pairs of title and path.
 
     Paths are of figures and tables, from the reproduction's folder, which has the `figures`; others are not linked.
     """
@@ -65,12 +65,9 @@ def exhibits(
         names = [name for name in row.exhibits.split(", ") if name in figures or name not in FIGURES]
         paths = [f"figures/{name}.png" if name in FIGURES else f"tables/{name}.md" for name in names]
         titles = row.exhibit.split(", ")
-        shown = {
-            "claim": row.claim,
-            "outcome": row.outcome,
-            "files": [*zip_longest(titles, paths[: len(titles)])],
-        }
-        rows.append(texts(row) | shown)
+        claim = "" if row.outcome == Verdict.NOT_RUN else row.claim
+        linked = [*zip_longest(titles, paths[: len(titles)])]
+        rows.append(texts(row) | {"claim": claim, "outcome": row.outcome, "files": linked})
     return rows
 
 

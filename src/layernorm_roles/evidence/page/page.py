@@ -171,7 +171,7 @@ class _Evidence:
         for name in names:
             table = shown.TABLES[name]
             if f"table-{name}" in self.placed:
-                yield {"name": name, "title": table.title}
+                yield {"name": name, "title": table.title, "parts": []}
             elif self.tables.keys() >= {*table.inputs}:
                 parts = readable.make(table, {name: self._frame(name) for name in table.inputs}).parts
                 if long := sum(len(part) for part in parts if isinstance(part, pd.DataFrame)) > LONGEST:

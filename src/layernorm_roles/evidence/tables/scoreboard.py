@@ -18,14 +18,13 @@ def texts(row: Any) -> dict[str, str]:
     else:
         reported = "" if pd.isna(row.reported) else f"{float(f'{row.reported:.3g}'):g}{row.unit}"
         here = measured(row.measured, row.ci_low, row.ci_high, row.unit)
+        size, _, _ = row.size_beside_paper.partition(". ")
         control = measured(row.control_measured, row.control_low, row.control_high, row.unit)
         found = {
             "reported": _joined(reported or row.paper_value, row.reported_detail),
             "measured": _joined(here, row.detail),
             "control": _joined(control, control and row.control, " "),
-            "size": row.size_beside_paper.partition(". ")[0]
-            .removesuffix(".")
-            .replace(" of each variant", ""),
+            "size": size.removesuffix(".").replace(" of each variant", ""),
         }
     outcome = f"{MARKS[row.outcome]} {row.outcome}"
     cells = {"exhibit": row.exhibit, "quantity": row.shows} | {
@@ -35,7 +34,7 @@ def texts(row: Any) -> dict[str, str]:
     return {key: re.sub(r"\[(\S+), (\S+)\]", "[\\1,\u00a0\\2]", typeset(text)) for key, text in cells.items()}
 
 
-def _joined(first: str, second: Any, between: str = "; ") -> str:
+def _joined(first: Any, second: Any, between: str = "; ") -> str:
     return between.join(text for text in (first, second) if isinstance(text, str) and text)
 
 
