@@ -20,16 +20,14 @@ HERE = Path(__file__).parent
 ON_CPU = {
     "majority.py": "The majority step",
     "language_model.py": "The language model's step",
-    "selectability.py": "Verdicts",
-    "large.py": "Vocabularies and long contexts",
-    "ceilings.py": "Ceilings",
+    "selectability.py": "Verdicts and ceilings",
     "overhead.py": "Many short jobs",
 }
 ON_GPU = {"first_hour.py": "The first hour of a card", "gpu.py": "The paper's preset on a GPU"}
 """Scripts, with the titles of their tables on the page."""
 TAKE = {
-    "authors": ("majority.py", "selectability.py", "large.py"),
-    "grivas": ("selectability.py", "large.py"),
+    "authors": ("majority.py", "selectability.py"),
+    "grivas": ("selectability.py",),
 }
 """The scripts that take a clone of others' repositories."""
 
@@ -74,7 +72,7 @@ def main() -> None:
         nargs="+",
         choices=[*ON_CPU, *ON_GPU],
         metavar="SCRIPT",
-        help="these alone, such as large.py",
+        help="these alone, such as majority.py",
     )
     parser.add_argument("--write", action="store_true", help="put the tables into benchmarks/README.md")
     options = parser.parse_args()

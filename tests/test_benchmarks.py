@@ -13,9 +13,7 @@ from layernorm_roles.gpu import device
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 # Scripts, with the options of their smallest size.
 ON_CPU = {
-    "ceilings.py": "--quick",
     "language_model.py": "--steps 1 --rounds 1",
-    "large.py": "--scale 1/512",
     "majority.py": "--rounds 1",
     "overhead.py": "--runs 2 --steps 4 --runs-per-job 1",
     "selectability.py": "--quick",

@@ -85,20 +85,14 @@ def double(values: np.ndarray) -> Float[np.ndarray, "..."]:
 
 
 def row_blocks(n: int, entries: int, least: int = 1) -> list[slice]:
-    """Divide n rows of `entries` numbers each into consecutive slices of at most 64 MiB in float64.
-
-    A slice has at least `least` rows, even if these take more memory; the last slice may have fewer.
-    """
+    """Divide n rows of `entries` numbers each into consecutive slices of at most 64 MiB in float64."""
     return slices(n, max(least, _BLOCK // entries))
 
 
 def largest_magnitude(
     values: Float[np.ndarray, "..."], axis: int | tuple[int, ...], keepdims: bool = False
 ) -> np.ndarray:
-    """The largest absolute value along `axis`, computed without a copy of `values`.
-
-    It equals abs(values).max(axis, keepdims=keepdims).
-    """
+    """The largest absolute value along `axis`, computed without a copy of `values`."""
     return np.maximum(values.max(axis, keepdims=keepdims), -values.min(axis, keepdims=keepdims))
 
 

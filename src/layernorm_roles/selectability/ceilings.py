@@ -170,10 +170,7 @@ class _Distinct:
         self.whitened: Float[np.ndarray, "m r"] = self.at.of(slice(None), slice(None))[0]
 
     def for_data(self, queries: Float[np.ndarray, "m r"]) -> Float[np.ndarray, "m d"]:
-        """Turn queries for the whitened keys, shape (m, r), into queries for the original keys, shape (m, d).
-
-        A query's scores stay equal, up to one constant that is added to all of them.
-        """
+        """Turn queries for the whitened keys, shape (m, r), into queries for the original keys, shape (m, d)."""
         return np.ldexp(queries @ self.at.B[0], -self.at.exponent[0])
 
 

@@ -64,10 +64,7 @@ class _Searches:
     """What `step`, taken in full, adds to `scores`."""
 
     def where(self, chosen: Bool[np.ndarray, " b"]) -> "_Searches":
-        """The state of those searches for which `chosen` is True.
-
-        The result is a copy, or this object itself if `chosen` is True for all.
-        """
+        """The state of those searches for which `chosen` is True."""
         if chosen.all():
             return self
         return replace(self, **{name: value[chosen] for name, value in vars(self).items()})

@@ -183,11 +183,7 @@ def _with_bias(keys: Keys, bias: Numbers | None) -> Float[np.ndarray, "m n c"]:
 def _search_open(
     at: coordinates.Coordinates, state: np.ndarray, rows: Rows, biased: bool, causal: bool, tolerance: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Search for proofs of the keys whose `state` (m, n) is OPEN, all of them among k `rows`; update `state`.
-
-    Returns `Coordinates.sharp` (m,), and for the rows queries for the original keys (m, k, d), and indices and weights
-    (m, k, s) of keys that average to them.
-    """
+    """Search for proofs of the keys whose `state` (m, n) is OPEN, all of them among k `rows`; update `state`."""
     (m, n), r, every = state.shape, at.B.shape[1], slice(None)
     large = m == 1 and n >= LARGE and not causal
     # Of a large matrix the keys known to be selectable come first.
@@ -232,10 +228,7 @@ def _verdicts(
     margin: Numbers,
     residual: Numbers,
 ) -> Int8[np.ndarray, "m n"]:
-    """For each key the index into VERDICTS of what its margin and residual prove, by the rules of `Certificates`.
-
-    `believed` (m,) marks matrices in which rounding is too small to make keys INSIDE, in the hull of the other keys.
-    """
+    """For each key the index into VERDICTS of what its margin and residual prove, by the rules of `Certificates`."""
     biased, tolerance = bias is not None, TOLERANCE[keys.dtype]
     inside = (result.state == search.INSIDE) & (result.rank > 0)[:, None] & (residual <= tolerance)
     code = np.full(result.state.shape, BORDERLINE, np.int8)

@@ -262,11 +262,7 @@ def _printable(text: str) -> str:
 
 
 def summary(path: Path, keys: np.ndarray, certificates: Certificates, taken: str = "", first: int = 0) -> str:
-    """The text that certify-keys prints: keys by verdict, the unselectable rows, extreme margins and residuals.
-
-    `keys` (n, d) were read from the file at `path`; `taken` says which part of the file holds them, such as a tensor's
-    name. `first` is the index in the file of the first row of `keys`.
-    """
+    """The text that certify-keys prints: keys by verdict, the unselectable rows, extreme margins and residuals."""
     n, d = keys.shape
     verdict = certificates.verdict
     among = ", each among those before it" if certificates.causal else ""

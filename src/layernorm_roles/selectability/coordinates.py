@@ -21,10 +21,7 @@ _RANGE = 900  # powers of two between a bias and a column of keys, at most; quer
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Whitened coordinates of the n keys of m matrices; `answers` turns queries for them into queries for the keys.
-
-    Whitened keys have mean 0 and covariance 1. If scores have a bias, the last of the r coordinates stands for it.
-    """
+    """Whitened coordinates of the n keys of m matrices; `answers` turns queries for them into queries for the keys."""
 
     keys: Keys
     """The keys as they were given, not whitened."""
@@ -57,11 +54,7 @@ class Coordinates:
     """Bound on the rounding error of a scaled key's coordinate along an axis, not divided by the standard deviation."""
 
     def of(self, matrices: slice, rows: slice | Int[np.ndarray, " k"]) -> Float[np.ndarray, "a k r"]:
-        """Return the whitened coordinates of the keys `rows` of the matrices `matrices`.
-
-        Axes of the result: matrix, key, coordinate. Over all keys of a matrix, a whitened coordinate has mean 0 and
-        variance 1, or is always 0. If scores have a bias, the last coordinate stands for it.
-        """
+        """Return the whitened coordinates of the keys `rows` of the matrices `matrices`."""
         if self.whole is not None:
             W = self.whole[matrices, rows]
         else:
@@ -100,38 +93,24 @@ class Coordinates:
 
 
 def exponents(keys: Keys) -> Int[np.ndarray, "m d"]:
-    """For each column of m key matrices, the integer e with 2**(e - 1) <= its largest magnitude < 2**e.
-
-    `keys` has shape (m, n, d). The exponent of a column of zeros is 0.
-    """
+    """For each column of m key matrices, the integer e with 2**(e - 1) <= its largest magnitude < 2**e."""
     return np.frexp(largest_magnitude(keys, axis=1))[1]
 
 
 def varying(keys: Keys) -> Bool[np.ndarray, "m d"]:
-    """For each column of m key matrices, whether it holds at least two different numbers.
-
-    `keys` has shape (m, n, d): a matrix has n keys, as its rows.
-    """
+    """For each column of m key matrices, whether it holds at least two different numbers."""
     return keys.max(axis=1) != keys.min(axis=1)
 
 
 def scaled_by(keys: Keys, exponent: Int[np.ndarray, "m d"]) -> Keys:
-    """The keys in float64, with each column divided by 2**exponent.
-
-    `keys` has shape (m, n, d): m matrices of n keys. `exponent` (m, d) has an integer for each column of each matrix.
-    """
+    """The keys in float64, with each column divided by 2**exponent."""
     return np.ldexp(double(keys), -exponent[:, None])
 
 
 def of_size_one(
     queries: Float[np.ndarray, "a k columns"], exponent: Int[np.ndarray, "a columns"]
 ) -> tuple[Float[np.ndarray, "a k columns"], Float[np.ndarray, "a k"]]:
-    """Turn `queries` for scaled keys into queries of size 1 for the original keys; return these and the old sizes.
-
-    Scaled keys are the original ones with each column divided by 2**exponent, so that their entries have magnitudes of
-    at most 1. The size of a query is the sum of its entries' magnitudes; no score with a scaled key exceeds it. A row
-    of zeros means no query and stays 0.
-    """
+    """Turn `queries` for scaled keys into queries of size 1 for the original keys; return these and the old sizes."""
     size = abs(queries).sum(axis=2)
     queries = queries / np.where(size > 0, size, 1)[:, :, None]
     return np.ldexp(queries, -exponent[:, None], out=queries), size
@@ -201,10 +180,7 @@ def whiten(keys: Keys, null: float, tolerance: float, causal: bool = False) -> C
 def _minus_mean_before(
     rows: Float[np.ndarray, "m n c"], before: Float[np.ndarray, "m 1 c"], first: int
 ) -> tuple[Float[np.ndarray, "m n c"], Float[np.ndarray, "m 1 c"]]:
-    """Every row minus the mean of all rows before it (the very first becomes 0), and the sum of all rows so far.
-
-    `before` is the sum of the `first` rows, which come before `rows`.
-    """
+    """Every row minus the mean of all rows before it (the very first becomes 0), and the sum of all rows so far."""
     sums = np.cumsum(np.concatenate([before, rows], axis=1), axis=1)
     number = np.arange(first, first + rows.shape[1])[:, None]
     less = rows - sums[:, :-1] / np.maximum(number, 1)
@@ -214,10 +190,7 @@ def _minus_mean_before(
 
 
 def refuse_incomparable(keys: Float[np.ndarray, "n d"], bias: Float[np.ndarray, " n"]) -> None:
-    """Raise ValueError if a bias is about 2**900 times the largest entry of some column of `keys`, or larger.
-
-    A query could not offset such a bias by that column without overflow in float64. Columns of zeros do not count.
-    """
+    """Raise ValueError if a bias is about 2**900 times the largest entry of some column of `keys`, or larger."""
     column, largest = largest_magnitude(keys, axis=0), abs(bias).max()
     smallest = column[column > 0].min(initial=np.inf)
     if largest > 0 and np.frexp(largest)[1] - np.frexp(smallest)[1] > _RANGE:

@@ -50,8 +50,7 @@ def new_corral(r):
 def add(c, m, name, W, x, shift):
     """Add a point of weight 0 to the m points of the `Corral` c: the key W[name] minus the target x.
 
-    If `name` is RAY, the point is the direction in which the bias decreases. `shift` is the constant in the Gram matrix
-    of `Corral`. Returns True, or False without adding if the point is there already or depends affinely on the others.
+    Or, for RAY, the direction in which the bias decreases. False if it is there or depends affinely on the others.
     """
     if m > len(x):
         return False
@@ -103,10 +102,7 @@ def drop(c, m, k):
 
 @njit
 def rebuild(c, m, W, x, shift):
-    """Recompute the m points of the `Corral` c for the target x, and the inverse H of their Gram matrix.
-
-    `W` has a key in each row; `shift` is the Gram matrix's constant. Returns m, or 0 if points depend affinely.
-    """
+    """Recompute the m points of the `Corral` c for the target x, and the inverse H of their Gram matrix."""
     for k in range(m):
         weight = c.weights[k]
         if not add(c, k, c.names[k], W, x, shift):
@@ -118,10 +114,7 @@ def rebuild(c, m, W, x, shift):
 
 @njit
 def sharpen(c, m, shift):
-    """Reduce rounding errors in the field u of the `Corral` c by one step of iterative refinement.
-
-    u solves G u = mass, where G = rows rows' + shift * mass mass' is the Gram matrix of the m points of c.
-    """
+    """Reduce rounding errors in the field u of the `Corral` c by one step of iterative refinement."""
     r = c.rows.shape[1]
     point = np.empty(r)
     combine(c.u, c.rows, m, r, point)
@@ -135,11 +128,7 @@ def sharpen(c, m, shift):
 
 @njit
 def settle(c, m, y):
-    """Move the current point of the `Corral` c to the one nearest to the target in the affine hull of its m points.
-
-    This is the minor cycle of Wolfe's algorithm: as long as a weight would turn negative, a point is dropped. Returns
-    the number of points that are left, and overwrites `y` with the point that was reached, minus the target.
-    """
+    """Move the current point of the `Corral` c to the one nearest to the target in the affine hull of its m points."""
     while True:
         total = dot(c.mass[:m], c.u[:m])
         step, blocking = 1.0, -1

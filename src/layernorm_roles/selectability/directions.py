@@ -24,10 +24,8 @@ _BIAS = 0.3  # the factor of the bias in the first query of a key whose own last
 class Directions:
     """Tries guessed queries, and stores each query that gives the key it is meant for the strictly highest score.
 
-    The methods try queries for every key whose `state` is OPEN, which means undecided. If the margin of a query exceeds
-    `enough`, the query is stored in `queries`, and the key's state becomes SELECTABLE. The margin is the key's score
-    minus that of the best rival, divided by an upper bound on the query's scores. Rivals are all other keys or, if
-    `causal`, the keys before the key. A row of `queries` is a query for the original keys, and 0 where none was found.
+    The methods try queries for every key whose `state` is OPEN. If the margin of a query exceeds `enough`, the query is
+    stored in `queries`, as one for the original keys, and the key's state becomes SELECTABLE.
     """
 
     keys: Keys
@@ -38,10 +36,7 @@ class Directions:
     queries: Float[np.ndarray, "m n d"]
 
     def try_keys(self) -> None:
-        """Try each key whose state is OPEN, which means undecided, as a query for itself; there must be no bias.
-
-        Up to a positive factor the query equals the key, but its entry is 0 in columns where all keys are equal.
-        """
+        """Try each key whose state is OPEN, which means undecided, as a query for itself; there must be no bias."""
         exponent, varies = exponents(self.keys), varying(self.keys)
         largest = exponent.max(axis=1, keepdims=True, where=varies, initial=-(1 << 12))
         # A query for a column scaled by 2**exponent is multiplied by that, and so is a scaled key to be as it was.
@@ -57,10 +52,7 @@ class Directions:
         return [still[part] for part in row_blocks(len(still), self.keys[:, 0].size, least)]
 
     def try_whitened(self, at: Coordinates) -> None:
-        """Try the whitened coordinates `at` of each undecided key, one whose state is OPEN, as a query for it.
-
-        From 32 coordinates on, failed queries are reflected over the bisector of key and best rival, and retried.
-        """
+        """Try the whitened coordinates `at` of each undecided key, one whose state is OPEN, as a query for it."""
         for rows in self._open_rows():
             W = at.of(slice(None), rows)
             first = W.copy()

@@ -37,11 +37,9 @@ class Matrix(NamedTuple):
 def load(path: Path, name: str | None = None, header: bool = False) -> Matrix:
     """Read an array from a .npy, .csv, .parquet or .safetensors file, or by an index of several .safetensors files.
 
-    `name` names a tensor or column; it is needed if a file has more than one array, such as tensors or columns of
-    lists. `header` says that a .csv file begins with a line of column names. bfloat16 becomes float32, without loss.
-    Raises ValueError, with the path, if the file is missing, damaged, a pickle or of another kind, lacks `name`, does
-    not agree with a checksum that is stored beside it, has several arrays while `name` is None, or, as a .csv file, has
-    a column without a name below a header.
+    `name` chooses a tensor or column where a file has several; `header` says that a .csv file begins with a line of
+    names. bfloat16 becomes float32, without loss. What is no such array, or does not agree with a checksum beside it,
+    raises ValueError with the path.
     """
     if not path.is_file():
         raise ValueError(

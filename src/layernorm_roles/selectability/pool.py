@@ -32,10 +32,7 @@ class Pool(NamedTuple):
 
 @njit
 def new_pool(everything, known):
-    """A `Pool` of n keys, the first `known` of which are known to be vertices of the keys' convex hull.
-
-    A column of `everything` (r + 1, n) is a key: its r coordinates, and below them half of its squared length.
-    """
+    """A `Pool` of n keys, the first `known` of which are known to be vertices of the keys' convex hull."""
     n = everything.shape[1]
     return Pool(
         everything,
@@ -64,10 +61,7 @@ def _lowest(columns, count, y, skip, scores):
 
 @njit
 def join(pool, j):
-    """Add key j to the keys that the `Pool` knows as vertices of the keys' convex hull, in place.
-
-    The caller must know that key j is a vertex. Nothing changes if the `Pool` knows it already.
-    """
+    """Add key j to the keys that the `Pool` knows as vertices of the keys' convex hull, in place."""
     if j >= pool.known and pool.place[j] < 0:
         last = pool.size[0]
         pool.vertices[:, last] = pool.everything[:, j]
@@ -78,10 +72,7 @@ def join(pool, j):
 
 @njit
 def lowest_vertex(pool, y, i):
-    """Find the known vertex w of a `Pool`, other than key i, with the lowest scalar product y . w.
-
-    Returns the vertex's number among all keys, and the product; or -1 and infinity if there is no such vertex.
-    """
+    """Find the known vertex w of a `Pool`, other than key i, with the lowest scalar product y . w."""
     known = pool.known
     name, low = _lowest(pool.everything, known, y, i if i < known else -1, pool.scores)
     at, least = _lowest(pool.vertices, pool.size[0], y, pool.place[i], pool.scores[known:])
@@ -89,10 +80,7 @@ def lowest_vertex(pool, y, i):
 
 
 class Near(NamedTuple):
-    """A cache of vertices w of a large `Pool` with a low y . w in recently searched directions y.
-
-    It is searched before the whole pool, and emptied when it is full.
-    """
+    """A cache of vertices w of a large `Pool` with a low y . w in recently searched directions y."""
 
     vertices: np.ndarray  # (r + 1, capacity), columns as in a `Pool`
     names: np.ndarray  # (capacity,) the key in each column
@@ -113,9 +101,8 @@ def new_near(r):
 def ask(pool, near, y, i, level):
     """Find a vertex w of a `Pool`, other than key i, with a low y . w; return its number among all keys and y . w.
 
-    The vertices in the cache `near` are searched first: the lowest of them is returned if its y . w is below `level`.
-    Otherwise the lowest of all known vertices is returned, and some vertices below `level` are added to `near`. Returns
-    -1 and infinity if there is no vertex. A pool of fewer than 2,048 vertices is searched without `near`.
+    From 2,048 vertices on, the lowest in the cache `near` is returned if its y . w is below `level`; else the lowest of
+    all, and some vertices below `level` are added to `near`. Without any vertex the result is -1 and infinity.
     """
     if pool.known + pool.size[0] < _MANY:
         return lowest_vertex(pool, y, i)
@@ -152,8 +139,5 @@ def _gather(pool, near, level):
 
 @njit
 def lowest_key(pool, y, i, rivals):
-    """Find the key w with the lowest y . w among keys 0 to `rivals` - 1 of a `Pool`, key i left out.
-
-    Returns the key's number and y . w, or -1 and infinity if there is no such key.
-    """
+    """Find the key w with the lowest y . w among keys 0 to `rivals` - 1 of a `Pool`, key i left out."""
     return _lowest(pool.everything, rivals, y, i if i < rivals else -1, pool.scores)

@@ -57,11 +57,7 @@ class Problem(NamedTuple):
 
 
 class Proofs(NamedTuple):
-    """The state of each of the n keys in m matrices, and proofs for k of these keys in each matrix.
-
-    The k keys are those that were undecided (OPEN) at first, in any matrix. `find_certificates` changes the states, and
-    writes proofs in place of zeros. For a search in a single matrix, the arrays lack their first axis, of length m.
-    """
+    """The state of each of the n keys in m matrices, and proofs for k of these keys in each matrix."""
 
     state: np.ndarray  # (m, n) OPEN, SELECTABLE, INSIDE or ON_EDGE
     place: np.ndarray  # (m, n) which of the k rows below holds the proof of an open key
@@ -73,11 +69,7 @@ class Proofs(NamedTuple):
 
 @njit
 def _search(problem, proofs):
-    """Find proofs for every OPEN key of one matrix, by Wolfe's algorithm over a pool of known vertices.
-
-    It walks through the hull of the other keys towards the key until a query separates the two, or the key is reached
-    and ON_EDGE; if it is reached also when pushed outwards by the tolerance, it is INSIDE.
-    """
+    """Find proofs for every OPEN key of one matrix, by Wolfe's algorithm over a pool of known vertices."""
     W, state = problem.everything[:-1].T, proofs.state
     n, r = W.shape
     pool, near = new_pool(problem.everything, problem.known), new_near(r)
@@ -225,10 +217,7 @@ def _try_query(i, rivals, x, y, level, best_margin, problem, pool, proofs):
 
 @cached_njit(nogil=True)
 def find_certificates(problem, proofs):
-    """Search for a proof of every undecided (OPEN) key of a `Problem`, and write it to `proofs`, a `Proofs`.
-
-    A proof is a query that gives the key the strictly highest score, or a weighted mean of other keys that equals it.
-    """
+    """Search for a proof of every undecided (OPEN) key of a `Problem`, and write it to `proofs`, a `Proofs`."""
     for a in range(len(proofs.state)):
         if np.any(proofs.state[a] == OPEN):
             arrays = problem.everything[a], problem.B[a], problem.push[a], problem.raised[a]

@@ -28,10 +28,7 @@ class Work:
 
     @classmethod
     def in_words(cls) -> str:
-        """The progress of the current call of `on_all_cores`, such as "3 of 20 parts of this pass, 12 s left".
-
-        The text is empty if no call is in progress.
-        """
+        """The progress of the current call of `on_all_cores`, such as "3 of 20 parts of this pass, 12 s left"."""
         done, items = cls.done, cls.items
         if not done < items:
             return ""
@@ -40,10 +37,7 @@ class Work:
 
 
 def on_all_cores(call: Callable, items: list) -> Iterator:
-    """Yield call(item) for every item of `items`, in their order, computed by threads on all cores.
-
-    If the caller stops early or is interrupted, calls that have begun are waited for, and the others are not made.
-    """
+    """Yield call(item) for every item of `items`, in their order, computed by threads on all cores."""
     threads = ThreadPoolExecutor(max_workers=cores())
     Work.items, Work.done, Work.began = len(items), 0, time.monotonic()
     try:
@@ -56,8 +50,5 @@ def on_all_cores(call: Callable, items: list) -> Iterator:
 
 
 def one_thread_a_product() -> AbstractContextManager:
-    """A context manager in which each matrix product of numpy runs on one thread.
-
-    The number of cores then does not change how results are rounded.
-    """
+    """A context manager in which each matrix product of numpy runs on one thread."""
     return _LIBRARIES.limit(limits=1, user_api="blas")
