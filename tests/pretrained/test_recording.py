@@ -169,30 +169,45 @@ def test_a_model_in_shards_is_the_model(saved, recorded, tmp_path):
 
 
 def test_a_mask_may_hide_keys_and_not_add_numbers_to_scores():
-    """Without a mask the call says whether keys are hidden, and if it does not, the module."""
+    """Without a mask all keys are seen, whatever a module says of itself: so is eager attention's."""
     module = torch.nn.Identity()
-    for module.is_causal, said in product((True, False), (True, False, None)):
-        found = recording._visible(module, None, 3, said)
-        assert found[0].all() != (module.is_causal if said is None else said) and found[2].all()
+    for module.is_causal in (True, False):
+        assert recording._visible(module, None, 3).all()
     mask = torch.zeros(1, 1, 3, 3, dtype=torch.float64)
     mask[..., 0, 1] = torch.finfo(torch.float64).min
-    hidden = recording._visible(torch.nn.Identity(), mask, 3, None)
-    assert np.argwhere(~hidden).tolist() == [[0, 1]]
+    assert np.argwhere(~recording._visible(module, mask, 3)).tolist() == [[0, 1]]
     mask[..., 2, 0] = -1.0
     of_heads = torch.ones(1, 2, 3, 3, dtype=torch.bool)
-    assert recording._visible(torch.nn.Identity(), of_heads, 3, None).all()
+    assert recording._visible(module, of_heads, 3).all()
     of_heads[0, 1, 2, 0] = False
     for each in (mask, of_heads):
         with pytest.raises(ValueError, match="Identity adds numbers to scores"):
-            recording._visible(torch.nn.Identity(), each, 3, None)
+            recording._visible(module, each, 3)
 
 
-@pytest.mark.parametrize("name", ["position_bias", "softcap", "s_aux"])
-def test_attention_that_is_more_than_inner_products_is_refused(name):
-    """And one whose queries are not those of its keys, as between an encoder and a decoder."""
-    queries, keys = torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 3, 4)
-    for options, says in (({name: 0.0}, f"Identity has {name}"), ({}, "has 2 queries for 3 keys")):
-        with pytest.raises(ValueError, match=says):
-            recording._attend(recording._Calls(), torch.nn.Identity(), queries, keys, keys, None, **options)
-    recording._attend(calls := recording._Calls(), torch.nn.Identity(), keys, keys, keys, None)
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        *(({name: 0.0}, f"Identity has {name}: ") for name in ("position_bias", "softcap", "s_aux", "new")),
+        ({"dropout": 0.1}, "Identity has dropout: "),
+        ({"n": 4}, "has 3 queries for 3 keys: expected as many as the 4 tokens"),
+        ({"keys": 2}, "has 3 queries for 2 keys"),
+    ],
+)
+def test_attention_that_is_more_than_inner_products_is_refused(options, says):
+    """Options of attention are those that are known, and its queries and keys are those of the tokens."""
+    n, keys = options.pop("n", 3), torch.zeros(1, 1, options.pop("keys", 3), 4)
+    with pytest.raises(ValueError, match=says):
+        attend(recording._Calls(n, None, set()), keys, **options)
+
+
+def attend(calls, keys, **options):
+    queries = torch.zeros(1, 1, 3, 4)
+    recording._attend(calls, torch.nn.Identity(), queries, keys, keys, attention_mask=None, **options)
+
+
+def test_options_that_change_nothing_may_be_given():
+    calls = recording._Calls(3, None, set())
+    given = {"dropout": 0.0, "sliding_window": 2, "is_causal": True, "softcap": None, "position_ids": 1}
+    attend(calls, torch.zeros(1, 1, 3, 4), **given)
     assert calls.layers[0].scaling == 0.5, "torch's own, where a model gives none"

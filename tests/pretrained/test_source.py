@@ -46,13 +46,21 @@ WEIGHTS, INDEX, NO_INDEX = "model.safetensors", "model.safetensors.index.json", 
     [
         ({"config.json": None}, "expected a model with .*config.json, which"),
         ({WEIGHTS: None}, "expected a model with .*has neither"),
+        ({INDEX: "{}"}, "expected one of model.safetensors and .*, and .* has both"),
         ({WEIGHTS: None, INDEX: ""}, NO_INDEX),
         ({WEIGHTS: None, INDEX: '{"weight_map": {"x": "../a.safetensors"}}'}, NO_INDEX),
         ({WEIGHTS: None, INDEX: '{"weight_map": {"x": "a.bin"}}'}, NO_INDEX),
         ({WEIGHTS: None, INDEX: '{"weight_map": {"x": "a.safetensors"}}'}, "expected the shard a"),
         ({"config.json": "[" * 10**5}, "no model that transformers can load"),
         ({"config.json": {"num_hidden_layers": 0}}, "expected a model with layers"),
-        ({"config.json": {"quantization_config": {"quant_method": "new"}}}, "quantization_config = .*'new'"),
+        ({"config.json": {"num_hidden_layers": 1}}, "encoder.layer.1.* is in the weights, .* no place"),
+        *(
+            (
+                {"config.json": {"quantization_config": {"quant_method": method}}},
+                f"quantization_config = .*'{method}'",
+            )
+            for method in ("new", "fp8")
+        ),
         ({"config.json": {"max_position_embeddings": 32}}, "the sizes in config.json, .*of the weights$"),
     ],
 )

@@ -53,6 +53,8 @@ def projections(
     gives the queries and keys to within 1e-9 of their largest entry.
     """
     heads, _, d_head = queries.shape
+    if any(norm is not None and norm.gain.size != d_head for norm in norms):
+        return None  # one norm of all heads together, as in OLMo 2
     for weights in _linear_maps(module, heads * d_head, len(keys) * d_head):
         if any(weight.shape[1] != x.shape[1] for weight, _ in weights):
             continue

@@ -294,15 +294,15 @@ def load(files: ModelFiles) -> RecordingModel:
     missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
     if missing:
         raise ValueError(f"{files.folder}: {len(missing)} weights are missing, the first {missing[0]}")
-    refuse_unread_weights(files, network, report["unexpected_keys"])
-    if bad := [name for name, weights in network.named_parameters() if not weights.isfinite().all()]:
-        raise ValueError(f"{files.folder}: {bad[0]} has weights that are not finite")
     if getattr(network.config, "is_encoder_decoder", False):
         kind = type(network).__name__
         raise ValueError(f"{files.folder}: {kind} has an encoder and a decoder: expected one of them alone")
     layers = getattr(network.config, "num_hidden_layers", None)
     if layers is not None and layers < 1:
         raise ValueError(f"{files.folder}: expected a model with layers")
+    refuse_unread_weights(files, network, report["unexpected_keys"])
+    if bad := [name for name, weights in network.named_parameters() if not weights.isfinite().all()]:
+        raise ValueError(f"{files.folder}: {bad[0]} has weights that are not finite")
     return RecordingModel(network)
 
 

@@ -87,6 +87,8 @@ def files_at(path: Path, given: str) -> ModelFiles:
         raise ValueError(f"{given}: expected the folder of a model, or a GGUF file; {path} is neither")
     if not (path / "config.json").is_file():
         raise ValueError(f"{given}: expected a model with config.json, which {path} lacks")
+    if (path / _WEIGHTS).is_file() and (path / _INDEX).is_file():
+        raise ValueError(f"{given}: expected one of {_WEIGHTS} and {_INDEX}, and {path} has both")
     if (path / _WEIGHTS).is_file():
         return ModelFiles(path, (path / _WEIGHTS,))
     if not (path / _INDEX).is_file():

@@ -1,0 +1,148 @@
+"""Tiny random models of the architectures of transformers, measured one after another: the table in docs/architectures.md."""
+
+import shutil
+import tempfile
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import torch
+import transformers
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModel
+from transformers.utils import logging
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    MODEL_MAPPING_NAMES,
+)
+
+from layernorm_roles.pretrained import recording
+from layernorm_roles.pretrained.source import files_at
+
+LANGUAGE = {**MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, **MODEL_FOR_MASKED_LM_MAPPING_NAMES, "splinter": None}
+ARCHITECTURES = sorted({*LANGUAGE} & {*MODEL_MAPPING_NAMES} & {*CONFIG_MAPPING})
+"""Architectures of language models, for which AutoModel has a class."""
+TOKENS = [3, 11, 41, 59, 12, 6, 53, 15, 8, 9]
+WIDTH, HEADS, LAYERS, VOCABULARY, EXPERTS = 32, 4, 2, 64, 4
+SIZES = {
+    ("hidden_size", "n_embd", "d_model", "dim", "emb_dim", "n_embed"): WIDTH,
+    ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads"): HEADS,
+    ("decoder_attention_heads",): HEADS,
+    ("num_key_value_heads", "num_kv_heads", "multi_query_group_num"): 2,
+    ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers"): LAYERS,
+    (
+        "intermediate_size",
+        "n_inner",
+        "ffn_dim",
+        "d_ff",
+        "hidden_dim",
+        "encoder_ffn_dim",
+        "decoder_ffn_dim",
+    ): 48,
+    ("ffn_hidden_size", "moe_intermediate_size", "shared_expert_intermediate_size"): 48,
+    ("vocab_size", "n_vocab"): VOCABULARY,
+    ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_sequence_length"): 64,
+    ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"): EXPERTS,
+    ("num_experts_per_tok", "moe_topk", "top_k_experts"): 2,
+    ("n_group", "topk_group", "n_shared_experts", "first_k_dense_replace"): 1,
+    ("head_dim", "kv_channels", "attention_head_dim"): WIDTH // HEADS,
+    ("q_lora_rank", "kv_lora_rank"): 16,
+    ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "qk_head_dim"): 8,
+    ("embedding_size",): 24,
+    ("word_embed_proj_dim",): WIDTH,
+    ("pad_token_id", "bos_token_id", "eos_token_id"): 0,
+    ("vocab_size_per_layer_input",): VOCABULARY,
+    ("hidden_size_per_layer_input",): 8,
+    ("rotary_dim",): 4,
+    ("mamba_n_heads", "mamba_num_heads"): 8,
+    ("mamba_d_head", "mamba_head_dim"): 8,
+    ("mamba_n_groups", "n_groups"): 1,
+    ("linear_num_key_heads", "linear_num_value_heads"): 2,
+    ("linear_key_head_dim", "linear_value_head_dim"): 8,
+    ("lru_width",): WIDTH,
+    ("index_n_heads",): 2,
+    ("index_head_dim",): 16,
+    ("index_topk",): 4,
+}
+
+
+def tiny(architecture):
+    """A configuration of two layers of `architecture`, 32 wide; language models within models of more get these sizes."""
+    default = AutoConfig.for_model(architecture)
+    return AutoConfig.for_model(architecture, **_sizes(default))
+
+
+def _sizes(default):
+    own = {**getattr(default, "attribute_map", {})}
+    plain = default.to_dict()
+    plain |= {name: None for name in own if name not in plain}
+    sizes = {name: size for names, size in SIZES.items() for name in names if name in plain}
+    for name, kinds in plain.items():
+        if name in ("layer_types", "layers_block_type", "mlp_layer_types") and isinstance(kinds, list):
+            # As many layers as there are kinds, so that a hybrid has all of them.
+            sizes[name] = [*dict.fromkeys(kinds)] if len({*kinds}) > 1 else [*kinds][:LAYERS]
+    if lists := [sizes[name] for name in sizes if isinstance(sizes[name], list)]:
+        length = max(map(len, lists))
+        for name in sizes:
+            if isinstance(sizes[name], list):
+                sizes[name] = (sizes[name] * length)[:length]
+            elif name in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"):
+                sizes[name] = length
+    if "text_config" in default.sub_configs and default.text_config is not None:
+        sizes = {"text_config": {**default.text_config.to_dict(), **_sizes(default.text_config)}}
+    return sizes
+
+
+def random_network(config):
+    """A model whose parameters are all random; gains of norms are near 1."""
+    torch.manual_seed(0)
+    network = AutoModel.from_config(config)
+    for name, parameter in network.named_parameters():
+        noise = torch.randn(parameter.shape) * 0.3
+        parameter.data = noise + 1 if parameter.ndim == 1 and name.endswith("weight") else noise
+    return network
+
+
+def measured(architecture):
+    """One of "measured", "heads alone", "refused" and "not built"; with the difference from eager attention or a reason."""
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
+        warnings.simplefilter("ignore")
+        try:
+            config = tiny(architecture)
+            with torch.device("meta"):
+                size = sum(parameter.numel() for parameter in AutoModel.from_config(config).parameters())
+            if size > 10_000_000:
+                raise ValueError(f"it has {size:,} parameters")
+            network = random_network(config)
+            network.save_pretrained(folder)
+        except Exception as error:
+            return "not built", f"{type(error).__name__}: {error}".partition("\n")[0]
+        del network
+        try:
+            model = recording.load(files_at(Path(folder), "path"))
+            off = model.check(TOKENS)
+            layers = model.record(TOKENS)
+        except ValueError as error:
+            assert "\n" not in str(error), error
+            return "refused", str(error).replace(folder, "FOLDER")
+        known = sum(layer.norm is not None for layer in layers)
+        return "measured" if known else "heads alone", f"{off:.1g} {known}/{len(layers)}"
+
+
+if __name__ == "__main__":
+    import sys, time, traceback
+
+    found = {}
+    for architecture in sys.argv[1:] or ARCHITECTURES:
+        start = time.time()
+        try:
+            found[architecture] = measured(architecture)
+        except Exception:
+            found[architecture] = "TRACEBACK", traceback.format_exc()
+        print(
+            f"{architecture:28} {time.time() - start:5.1f} {found[architecture][0]:12} {found[architecture][1]}",
+            flush=True,
+        )
+    print(Counter(kind for kind, _ in found.values()))
