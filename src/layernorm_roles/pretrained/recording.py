@@ -87,7 +87,8 @@ class RecordingModel:
         """
         longest = getattr(self.network.config.get_text_config(), "max_position_embeddings", None)
         for name, module in self.network.named_modules():
-            if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            positions = isinstance(module, nn.Embedding) and name.endswith("position_embeddings")
+            if positions and module.padding_idx is not None:
                 return module.num_embeddings - module.padding_idx - 1
         return longest if isinstance(longest, int) and longest > 0 else None
 
@@ -103,7 +104,7 @@ class RecordingModel:
         return self._recorded(tokens, change)[0]
 
     def check(self, tokens: Sequence[int]) -> float:
-        """Compare recorded attention with transformers' `eager` attention in float64, and return the largest difference.
+        """Compare attention with transformers' `eager` attention in float64, and return the largest difference.
 
         The model reads the first CHECKED_TOKENS of `tokens`, once for each. Raises ValueError, which names the
         architecture, layer and head, if an attention weight differs by more than TOLERANCE, or if other layers were
@@ -289,6 +290,10 @@ def load(files: ModelFiles) -> RecordingModel:
     except Exception as error:
         if is_out_of_memory(error):
             raise
+        if isinstance(error, KeyError) and error.args == (_NAME,):
+            raise ValueError(
+                f"{files.folder}: this architecture has attention of its own: expected one with AttentionInterface"
+            ) from error
         raise ValueError(refusal(files.folder, "model", error)) from error
     # BERT's pooler comes after the last layer, and many files have none.
     missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
@@ -402,7 +407,7 @@ def _attend(
     kind = type(module).__name__
     for name, value_of in options.items():
         given = value_of is not None and value_of is not False
-        if given and name not in _READ | _UNUSED or name == "dropout" and value_of:
+        if (given and name not in _READ | _UNUSED) or (name == "dropout" and value_of):
             raise Refused(f"{kind} has {name}: expected attention that is a softmax of inner products")
     if module in calls.attended:
         raise Refused(f"{kind} calls attention more than once: expected one call a module")
@@ -483,7 +488,7 @@ def _norm_of(calls: _Calls, module: nn.Module | None) -> LearnedNorm | None:
 
 @contextmanager
 def _observed(network: nn.Module, calls: _Calls) -> Iterator[None]:
-    """While the block runs, note modules' arguments and norms in `calls`, and change the stream's norms if it says so."""
+    """While the block runs, note modules' arguments and norms in `calls`, and change norms if it says so."""
 
     def enter(module, positional, named):
         calls.inputs[module] = positional, named
