@@ -150,11 +150,11 @@ def measured(architecture):
 HEAD = """# Architectures of pretrained models
 
 Written by `python tests/pretrained/architectures.py` with transformers {version}, and compared by
-`pytest -m long tests/pretrained/test_architectures.py`. Each architecture of a language model is built tiny, with random weights, saved, loaded and
-measured as a user's model is; its attention weights are compared with those of transformers' own `eager` attention in
-float64. `measured`: queries and keys are traced to the norm of the residual stream and to W_Q and W_K; `heads alone`:
-they are measured as the heads use them. The last column has the largest difference, or why a model is refused in one line.
-`not built`: a configuration so small has no model.
+`pytest -m long tests/pretrained/test_architectures.py`. Each architecture of a language model is built tiny, with random
+weights, saved, loaded and measured as a user's model is; its attention weights are compared with those of transformers' own
+`eager` attention in float64. `measured`: queries and keys are traced to the norm of the residual stream and to W_Q and W_K;
+`heads alone`: they are measured as the heads use them. The last column has the largest difference, or why a model is
+refused in one line; `not built`: no such small model could be configured.
 
 {counts}.
 
@@ -166,13 +166,18 @@ they are measured as the heads use them. The last column has the largest differe
 def table():
     """The text of docs/architectures.md and, by architecture, what became of it."""
     found = {architecture: measured(architecture) for architecture in ARCHITECTURES}
+    return document(found), found
+
+
+def document(found):
+    """The text of docs/architectures.md, from results of `measured` by architecture."""
     counted = Counter(kind for kind, _ in found.values())
     counts = ", ".join(
         f"{counted[kind]} {kind}" for kind in ("measured", "heads alone", "refused", "not built")
     )
     rows = [f"| {name} | {kind} | {said.replace('|', '/')} |\n" for name, (kind, said) in found.items()]
     head = HEAD.format(version=transformers.__version__, counts=counts)
-    return head + "".join(rows), found
+    return head + "".join(rows)
 
 
 if __name__ == "__main__":

@@ -50,8 +50,8 @@ _UNUSED |= {"use_cache", "output_attentions", "output_hidden_states", "return_di
 """Arguments of models that reach attention and change nothing there, since no keys are cached."""
 TOLERANCE = 1e-6
 """Largest difference allowed between an attention weight and that of transformers' eager attention."""
-CHECKED_TOKENS = 1_024
-"""Tokens of a context on which attention is compared: eager attention holds all weights of a layer's heads at once."""
+CHECKED_TOKENS = 256
+"""Tokens of a context on which attention is compared: the weights of all heads are held at once."""
 
 NormChange = Callable[[LearnedNorm, np.ndarray], np.ndarray]
 """A function that takes a norm of the residual stream and its input, and returns what replaces the norm's output."""
@@ -145,7 +145,7 @@ class RecordingModel:
             raise Refused(
                 f"a context of {len(tokens)} tokens: expected at most {self.longest}, which the model reads"
             )
-        if (last := max(tokens)) >= (entries := self.network.get_input_embeddings().num_embeddings):
+        if (last := max(tokens)) >= (entries := len(self.network.get_input_embeddings().weight)):
             raise Refused(
                 f"token {last} of {entries}, from 0: the tokenizer is that of another model than the weights"
             )
