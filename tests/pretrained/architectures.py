@@ -1,20 +1,20 @@
-"""Tiny random models of the architectures of transformers, measured one after another: the table in docs/architectures.md."""
+"""Tiny random models of transformers' architectures, measured one after another: docs/architectures.md."""
 
-import shutil
 import tempfile
 import warnings
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import torch
 import transformers
 from transformers import CONFIG_MAPPING, AutoConfig, AutoModel
-from transformers.utils import logging
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
     MODEL_MAPPING_NAMES,
 )
+from transformers.utils import logging
 
 from layernorm_roles.pretrained import recording
 from layernorm_roles.pretrained.source import files_at
@@ -47,7 +47,7 @@ SIZES = {
     ("n_group", "topk_group", "n_shared_experts", "first_k_dense_replace"): 1,
     ("head_dim", "kv_channels", "attention_head_dim"): WIDTH // HEADS,
     ("q_lora_rank", "kv_lora_rank"): 16,
-    ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "qk_head_dim"): 8,
+    ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"): 8,
     ("embedding_size",): 24,
     ("word_embed_proj_dim",): WIDTH,
     ("pad_token_id", "bos_token_id", "eos_token_id"): 0,
@@ -66,16 +66,26 @@ SIZES = {
 }
 
 
+OWN = {
+    "bamba": {"attn_layer_indices": [1]},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
+    "granitemoehybrid": {"layer_types": ["mamba", "attention"], "mamba_n_heads": 8, "mamba_d_head": 8},
+    "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
+    "roc_bert": {"pronunciation_vocab_size": 64, "shape_vocab_size": 64},
+    "luke": {"entity_vocab_size": 64, "entity_emb_size": 16},
+    "xmod": {"languages": ["en_XX"], "default_language": "en_XX"},
+}
+"""What a configuration of two layers needs besides, by architecture."""
+
+
 def tiny(architecture):
-    """A configuration of two layers of `architecture`, 32 wide; language models within models of more get these sizes."""
+    """A configuration of two layers of `architecture`, 32 wide; a text model within it gets these sizes."""
     default = AutoConfig.for_model(architecture)
-    return AutoConfig.for_model(architecture, **_sizes(default))
+    return AutoConfig.for_model(architecture, **_sizes(default) | OWN.get(architecture, {}))
 
 
 def _sizes(default):
-    own = {**getattr(default, "attribute_map", {})}
-    plain = default.to_dict()
-    plain |= {name: None for name in own if name not in plain}
+    plain = dict.fromkeys(getattr(default, "attribute_map", {})) | default.to_dict()
     sizes = {name: size for names, size in SIZES.items() for name in names if name in plain}
     for name, kinds in plain.items():
         if name in ("layer_types", "layers_block_type", "mlp_layer_types") and isinstance(kinds, list):
@@ -104,7 +114,7 @@ def random_network(config):
 
 
 def measured(architecture):
-    """One of "measured", "heads alone", "refused" and "not built"; with the difference from eager attention or a reason."""
+    """ "measured", "heads alone", "refused" or "not built", with the difference from eager attention or a reason."""
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
@@ -128,21 +138,47 @@ def measured(architecture):
             assert "\n" not in str(error), error
             return "refused", str(error).replace(folder, "FOLDER")
         known = sum(layer.norm is not None for layer in layers)
-        return "measured" if known else "heads alone", f"{off:.1g} {known}/{len(layers)}"
+        bound = f"below {10.0 ** max(-12, int(np.ceil(np.log10(max(off, 1e-300))))):.0e}"
+        of = (
+            ""
+            if known in (0, len(layers))
+            else f"; heads alone in {len(layers) - known} of {len(layers)} layers"
+        )
+        return "measured" if known else "heads alone", bound + of
+
+
+HEAD = """# Architectures of pretrained models
+
+Written by `python tests/pretrained/architectures.py` with transformers {version}, and compared by
+`pytest -m long tests/pretrained/test_architectures.py`. Each architecture of a language model is built tiny, with random
+weights, saved, loaded and measured as a user's model is; its attention weights are compared with those of transformers' own
+`eager` attention in float64. `measured`: queries and keys are traced to the norm of the residual stream and to W_Q and W_K;
+`heads alone`: they are measured as the heads use them. The last column has the largest difference, or why a model is
+refused in one line; `not built`: no such small model could be configured.
+
+{counts}.
+
+| architecture | | largest difference, or reason |
+|---|---|---|
+"""
+
+
+def table():
+    """The text of docs/architectures.md and, by architecture, what became of it."""
+    found = {architecture: measured(architecture) for architecture in ARCHITECTURES}
+    return document(found), found
+
+
+def document(found):
+    """The text of docs/architectures.md, from results of `measured` by architecture."""
+    counted = Counter(kind for kind, _ in found.values())
+    counts = ", ".join(
+        f"{counted[kind]} {kind}" for kind in ("measured", "heads alone", "refused", "not built")
+    )
+    rows = [f"| {name} | {kind} | {said.replace('|', '/')} |\n" for name, (kind, said) in found.items()]
+    head = HEAD.format(version=transformers.__version__, counts=counts)
+    return head + "".join(rows)
 
 
 if __name__ == "__main__":
-    import sys, time, traceback
-
-    found = {}
-    for architecture in sys.argv[1:] or ARCHITECTURES:
-        start = time.time()
-        try:
-            found[architecture] = measured(architecture)
-        except Exception:
-            found[architecture] = "TRACEBACK", traceback.format_exc()
-        print(
-            f"{architecture:28} {time.time() - start:5.1f} {found[architecture][0]:12} {found[architecture][1]}",
-            flush=True,
-        )
-    print(Counter(kind for kind, _ in found.values()))
+    (Path(__file__).parents[2] / "docs/architectures.md").write_text(table()[0])

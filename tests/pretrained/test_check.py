@@ -142,7 +142,7 @@ STREAM_NORMS["minimax_m2"] = STREAM_NORMS["mixtral"] = STREAM_NORMS["olmoe"]
 
 @pytest.mark.parametrize("architecture", STREAM_NORMS)
 def test_norms_of_the_stream_are_those_whose_input_is_the_running_sum(architecture, model):
-    """Norms of branches, of queries and keys over all heads, and of embeddings of another width are left as they are."""
+    """Norms of branches, of queries and keys over all heads, and of embeddings of another width stay as they are."""
     found = model(architecture)
     found.record(TOKENS)
     names = {name for name, module in found.network.named_modules() if module in found.stream_norms}

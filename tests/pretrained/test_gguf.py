@@ -26,8 +26,11 @@ def by_pairs(weights, heads):
     return np.stack([halves[:, 0], halves[:, 1]], axis=2).reshape(weights.shape)
 
 
-def write_llama(folder, path):
-    """Write the Llama that transformers saved in `folder` to a GGUF file, in float32, with a tokenizer."""
+def write_llama(folder, path, more_numbers=(), more_tensors=()):
+    """Write the Llama that transformers saved in `folder` to a GGUF file, in float32, with a tokenizer.
+
+    The other arguments are further metadata and tensors.
+    """
     from gguf import MODEL_ARCH, GGUFWriter, get_tensor_name_map
 
     config, writer = AutoConfig.from_pretrained(folder), GGUFWriter(path, "llama")
@@ -45,6 +48,10 @@ def write_llama(folder, path):
         module, kind = name.removesuffix(".weight"), name.split(".")[-2]  # layers.1.self_attn.q_proj.weight
         weights = by_pairs(weights, heads[kind]) if kind in heads else weights
         writer.add_tensor(f"{names.get_name(module)}.weight", np.ascontiguousarray(weights, np.float32))
+    for name, value in dict(more_numbers).items():
+        (writer.add_string if isinstance(value, str) else writer.add_float32)(name, value)
+    for name, values in dict(more_tensors).items():
+        writer.add_tensor(name, values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -100,3 +107,36 @@ def test_without_the_extra_the_command_that_installs_it_is_said(installed, missi
     said = rf"^pretrained\.m\.path = 'm': .* without {missing} in .*try: pip install .*\[gguf\]'$"
     with pytest.raises(ValueError, match=said):
         files_at(tmp_path / "m.gguf", "pretrained.m.path = 'm'")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "tensors", "says"),
+    [
+        (
+            {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0},
+            {},
+            r"llama.rope.scaling.type = 'linear'",
+        ),
+        ({"llama.rope.scaling.type": "yarn"}, {}, r"llama.rope.scaling.type = 'yarn'"),
+        ({"llama.rope.scaling.factor": 4.0}, {}, r"llama.rope.scaling.factor = 4.0"),
+        ({"llama.attention.scale": 0.5}, {}, r"llama.attention.scale = 0.5"),
+        ({"llama.rope.scaling.type": "none", "llama.rope.scaling.factor": 1.0}, {}, None),
+        ({}, {"rope_freqs.weight": np.full(3, 2.0, np.float32)}, r"rope_freqs.weight"),
+        (
+            {},
+            {"blk.1.attn_k.bias": np.ones(12, np.float32)},
+            r"blk.1.attn_k.bias: expected weights that are all read",
+        ),
+    ],
+)
+def test_what_transformers_leaves_out_of_a_gguf_file_is_refused(
+    numbers, tensors, says, llama, saved, tmp_path
+):
+    """Rotary scaling and factors of frequencies, which change all scores, and biases."""
+    path = tmp_path / "llama.gguf"
+    write_llama(saved("llama"), path, numbers, tensors)
+    if says is None:
+        assert len(recording.load(files_at(path, "path")).record([3, 1, 4])) == 2
+        return
+    with pytest.raises(ValueError, match=rf"llama\.gguf: {says}"):
+        recording.load(files_at(path, "path"))

@@ -2,7 +2,6 @@
 
 import shutil
 from functools import cache
-from itertools import product
 
 import numpy as np
 import pytest

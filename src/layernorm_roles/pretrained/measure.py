@@ -74,8 +74,9 @@ def _of_heads(
             progress = Progress(f"heads of {name}", len(contexts) * len(recorded), "layers")
             if alone := [str(layer.layer) for layer in recorded if layer.norm is None]:
                 warn(
-                    f"pretrained.{name}: heads alone are measured in layers {', '.join(alone)} of {model.architecture}, "
-                    "whose queries and keys could not be traced to a norm of the residual stream and matrices"
+                    f"pretrained.{name}: heads alone are measured in layers {', '.join(alone)} of "
+                    f"{model.architecture}, whose queries and keys could not be traced to a norm of the "
+                    "residual stream and matrices"
                 )
         while recorded:  # each is dropped once it has been measured
             layer = recorded.pop(0)

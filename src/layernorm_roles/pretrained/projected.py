@@ -40,7 +40,7 @@ def random_direction(d: int, context: int) -> Float[np.ndarray, " d"]:
 
 
 def ones_shares(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.DataFrame:
-    """Rows of the table `ones_share`: which share (0..1) of the inputs of the stream's norms lies along the ones vector.
+    """Rows of the table `ones_share`: which share (0..1) of stream norms' inputs lies along the ones vector.
 
     Shares are of squared length. A row is for one norm and one context; `contexts` has token ids by context number.
     """

@@ -50,8 +50,8 @@ _UNUSED |= {"use_cache", "output_attentions", "output_hidden_states", "return_di
 """Arguments of models that reach attention and change nothing there, since no keys are cached."""
 TOLERANCE = 1e-6
 """Largest difference allowed between an attention weight and that of transformers' eager attention."""
-CHECKED_TOKENS = 1_024
-"""Tokens of a context on which attention is compared: eager attention holds all weights of a layer's heads at once."""
+CHECKED_TOKENS = 256
+"""Tokens of a context on which attention is compared: the weights of all heads are held at once."""
 
 NormChange = Callable[[LearnedNorm, np.ndarray], np.ndarray]
 """A function that takes a norm of the residual stream and its input, and returns what replaces the norm's output."""
@@ -87,7 +87,8 @@ class RecordingModel:
         """
         longest = getattr(self.network.config.get_text_config(), "max_position_embeddings", None)
         for name, module in self.network.named_modules():
-            if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            positions = isinstance(module, nn.Embedding) and name.endswith("position_embeddings")
+            if positions and module.padding_idx is not None:
                 return module.num_embeddings - module.padding_idx - 1
         return longest if isinstance(longest, int) and longest > 0 else None
 
@@ -103,7 +104,7 @@ class RecordingModel:
         return self._recorded(tokens, change)[0]
 
     def check(self, tokens: Sequence[int]) -> float:
-        """Compare recorded attention with transformers' `eager` attention in float64, and return the largest difference.
+        """Compare attention with transformers' `eager` attention in float64, and return the largest difference.
 
         The model reads the first CHECKED_TOKENS of `tokens`, once for each. Raises ValueError, which names the
         architecture, layer and head, if an attention weight differs by more than TOLERANCE, or if other layers were
@@ -144,7 +145,7 @@ class RecordingModel:
             raise Refused(
                 f"a context of {len(tokens)} tokens: expected at most {self.longest}, which the model reads"
             )
-        if (last := max(tokens)) >= (entries := self.network.get_input_embeddings().num_embeddings):
+        if (last := max(tokens)) >= (entries := len(self.network.get_input_embeddings().weight)):
             raise Refused(
                 f"token {last} of {entries}, from 0: the tokenizer is that of another model than the weights"
             )
@@ -289,6 +290,10 @@ def load(files: ModelFiles) -> RecordingModel:
     except Exception as error:
         if is_out_of_memory(error):
             raise
+        if isinstance(error, KeyError) and error.args == (_NAME,):
+            raise ValueError(
+                f"{files.folder}: this architecture has attention of its own: expected one with AttentionInterface"
+            ) from error
         raise ValueError(refusal(files.folder, "model", error)) from error
     # BERT's pooler comes after the last layer, and many files have none.
     missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
@@ -483,7 +488,7 @@ def _norm_of(calls: _Calls, module: nn.Module | None) -> LearnedNorm | None:
 
 @contextmanager
 def _observed(network: nn.Module, calls: _Calls) -> Iterator[None]:
-    """While the block runs, note modules' arguments and norms in `calls`, and change the stream's norms if it says so."""
+    """While the block runs, note modules' arguments and norms in `calls`, and change norms if it says so."""
 
     def enter(module, positional, named):
         calls.inputs[module] = positional, named

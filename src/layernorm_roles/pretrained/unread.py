@@ -99,7 +99,7 @@ def _refuse_gguf_metadata(files: ModelFiles) -> None:
 
 
 def _refuse_gguf_tensors(files: ModelFiles, network: nn.Module) -> None:
-    """Raise ValueError if a GGUF file has tensors of attention or of norms that transformers gave no place in `network`."""
+    """Raise ValueError if a GGUF file has tensors of attention or norms that `network` has not read."""
     from gguf import GGUFReader
     from transformers.modeling_gguf_pytorch_utils import (
         TENSOR_PROCESSORS,
