@@ -1,139 +1,248 @@
-"""The language models of the paper's preset on one GPU: the time of a training step of each, and of all together.
+"""What a GPU is asked first: does it compute rightly, what takes its time, and trainings at the paper's rate.
 
-    python benchmarks/gpu.py [--steps 1000] [--together 4] [--only gpt/layernorm ...]
+    python benchmarks/gpu.py [--text FOLDER] [--minutes 8] [--only right speed fused curves]
 
-Every model trains on tokens drawn at random, through the functions that its jobs call: compared with the CPU first. A
-step's time is the difference between a training of many steps and one of few, in a process that has trained before. It
-is measured for a training that has the GPU for itself, and for `--together` that share it, each in a process of its
-own, as with `snakemake --resources gpu=4`. The exit status is 1 if a model was found to give other numbers on the GPU.
+It needs neither Snakemake nor a network, but the prepared texts words and bytes, by default those that
+`snakemake --cores 1 results/default/data/text/{words,bytes}/manifest.json` makes. A part that fails does not
+stop the others; `curves` trains until the minutes have passed. Without a GPU all sizes are tiny: a rehearsal.
 """
 
 import argparse
-import statistics
-import subprocess
 import sys
 import time
-from collections import Counter
+import traceback
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-import yaml
+import torch
 
-from layernorm_roles.batches import runs_of
-from layernorm_roles.gpu.device import APART
+from layernorm_roles.gpu.device import largest_difference, open_device
+from layernorm_roles.language_model import attention, cross_entropy, model, parallel, tasks, train
+from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.reproduction import configured
-from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
+from layernorm_roles.settings.language_model import GPTSettings
+from layernorm_roles.text.prepared import PreparedText
 
-ROOT = Path(__file__).resolve().parents[1]
-PRESET = yaml.safe_load((ROOT / "workflow/presets/paper.yaml").read_text(encoding="utf-8"))
-SETTINGS = configured(ROOT / "config.yaml", PRESET)
-TOKENS, SENTENCES = 4_000_000, 2000
-FEW = 20
-"""Steps of the short training."""
-
-
-def run_settings(model: str) -> GPTSettings | BERTSettings:
-    """The settings of a run of a model, at the first of its learning rates and lengths."""
-    configured = SETTINGS.language_model[model]
-    kind = GPTSettings if configured.architecture == "gpt" else BERTSettings
-    point = {"learning_rate": configured.learning_rate[0], "steps": configured.steps[0]}
-    return kind.model_validate(configured.of_training() | point)
+ROOT, BEGAN, CPU = Path(__file__).resolve().parents[1], time.monotonic(), not torch.cuda.is_available()
+DEVICE, synchronise = ("cpu", lambda: None) if CPU else ("cuda", torch.cuda.synchronize)
+TINY = {"batch_size": 2, "context_length": 64, "validation_windows": 2} if CPU else {}
+PAPER = {"batch_size": 16, "attention_dropout": 0.1, "learning_rate": 5e-5, "steps": 20 if CPU else 50_000}
+VARIANTS = ("layernorm", "projection")
+FUSE = {f"realize_{what}_threshold": 10_000 for what in ("reads", "opcount", "acc_reads")}
+"""With these options torch.compile stores neither logits nor scores, however many sums read them."""
 
 
-def trainer(model: str, variant: str):
-    """The settings, the device, a task of random tokens, and a function that makes the model of a variant."""
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from tokenizers.pre_tokenizers import Whitespace
-
-    from layernorm_roles.gpu.device import open_device
-    from layernorm_roles.language_model import bert, tasks
-    from layernorm_roles.language_model import model as gpt
-
-    settings, rng = run_settings(model), np.random.default_rng(0)
-    entries = SETTINGS.text[settings.text].entries
-    if tasks.task_type(settings) is tasks.LabelledSentences:
-        tokenizer = Tokenizer(WordLevel({str(i): i for i in range(entries)}, unk_token="0"))
-        tokenizer.pre_tokenizer = Whitespace()
-        texts = rng.integers(entries, size=(SENTENCES, 25))
-        rows = [(" ".join(map(str, text)), i % 2) for i, text in enumerate(texts)]
-        task = tasks.LabelledSentences(rows, rows[: settings.batch_size], tokenizer, settings, 0)
-        build = lambda: bert.build(settings, variant, variant, entries, 0, task.classes)  # noqa: E731
-    else:
-        stream = rng.integers(entries, size=TOKENS, dtype=np.uint16)
-        few = settings.model_copy(update={"validation_windows": settings.batch_size})
-        task = tasks.NextToken(stream, stream, entries, few, 0)
-        build = lambda: gpt.build(settings, variant, SETTINGS.norm_class(variant), entries, 0)  # noqa: E731
-    return settings, open_device("cuda", "warn"), task, build
+def say(*words):
+    print(f"[{time.monotonic() - BEGAN:4.0f} s]", *words, flush=True)
 
 
-def measure(name: str, steps: int) -> None:
-    """Print the milliseconds of a training step of a model, given as model/variant, and what its metadata say of it."""
-    from layernorm_roles.gpu.agreement import derivatives
-    from layernorm_roles.language_model.train import train
-
-    settings, gpu, task, build = trainer(*name.split("/"))
-    compared = build()
-    gpu.compare(lambda device: derivatives(compared, task.validation[0], device), name)
-
-    def seconds(number: int) -> float:
-        model = build()
+def median_ms(function, rounds=4 if CPU else 20):
+    """The median of the milliseconds of a call, without the first two."""
+    times = []
+    for _ in range(rounds):
+        synchronise()
         began = time.perf_counter()
-        train(model, task, settings.model_copy(update={"steps": number, "evaluate_every": number}), 0, gpu)
-        return time.perf_counter() - began
-
-    seconds(FEW)
-    print(1e3 * (seconds(FEW + steps) - seconds(FEW)) / steps, gpu.description, flush=True)
-
-
-def measured(name: str, steps: int, together: int) -> tuple[float, str]:
-    """The median of the milliseconds that `together` trainings at once take for a step, and how they took it."""
-    command = [sys.executable, __file__, "--measure", name, "--steps", str(steps)]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(together)]
-    answers = [process.communicate()[0] for process in processes]
-    if any(process.returncode for process in processes):
-        sys.exit(f"{name} failed")
-    times, ways = zip(*(answer.split(maxsplit=1) for answer in answers), strict=True)
-    return statistics.median(map(float, times)), ways[0].strip()
+        function()
+        synchronise()
+        times.append(1e3 * (time.perf_counter() - began))
+    return float(np.median(times[2:]))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--together", type=int, default=4)
-    parser.add_argument("--only", nargs="+", metavar="MODEL/VARIANT")
-    parser.add_argument("--measure", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.measure:
-        measure(options.measure, options.steps)
-        return
-    runs, steps = Counter(), Counter()
-    for model in SETTINGS.language_model:
-        for run in runs_of(SETTINGS, "language_model", model):
-            runs[f"{model}/{run['variant']}"] += 1
-            steps[f"{model}/{run['variant']}"] += run["steps"]
-    many, hours, ways = options.together, Counter(), Counter()
-    print(
-        f"| model | runs | their steps | ms a step | hours | ms a step, {many} together | hours, {many} together |"
-    )
-    print("|---|---:|---:|---:|---:|---:|---:|")
-    for name in options.only or runs:
-        alone, way = measured(name, options.steps, 1)
-        shared = alone if many == 1 else measured(name, options.steps, many)[0]
-        ways[way] += 1
-        taken = [steps[name] * ms / 3.6e6 for ms in (alone, shared / many)]
-        hours.update(alone=taken[0], shared=taken[1])
-        cells = f"{alone:.2f} | {taken[0]:.2f} | {shared:.2f} | {taken[1]:.2f}"
-        print(f"| {name} | {runs[name]} | {steps[name]:,} | {cells} |", flush=True)
-    print(
-        f"| all | {runs.total()} | {steps.total():,} | | {hours['alone']:.2f} | | {hours['shared']:.2f} |\n"
-    )
-    for way, number in ways.items():
-        print(f"{number} of them on {way}")
-    if any(APART in way for way in ways):
-        sys.exit("the GPU computes other numbers than the CPU, or than float64: see the warnings above")
+def run_of(options, name, variant="layernorm", **changes):
+    """A run of a model of config.yaml, with these changes, and its task."""
+    configuration = configured(ROOT / "config.yaml", {}).language_model[name]
+    point = {"learning_rate": configuration.learning_rate[0], "query_key_rate": 1.0}
+    settings = GPTSettings.model_validate(configuration.of_training() | point | changes | TINY)
+    text = PreparedText(options.text / settings.text)
+    run = LanguageModelRun(f"{name}/{variant}", name, variant, variant, 1000, settings, text)
+    return run, tasks.build(settings, text, run.tokenizer, run.seed)
+
+
+def training_of(run, task, entries=None):
+    network = model.build(run.settings, run.variant, run.norm, entries or run.vocabulary, run.seed).to(DEVICE)
+    return train._Training(network.train(), task, run.settings, DEVICE, run.name)
+
+
+def right(options):
+    """One batch on both devices; then trainings on both, without dropout."""
+    for name in ("gpt", "gpt_bytes"):
+        changes = {"dropout": 0.0, "steps": 4 if CPU else 200, "evaluate_every": 2 if CPU else 50}
+        for variant in ("layernorm", "projection", "no_attention"):
+            run, task = run_of(options, name, variant, **changes)
+            what, share = largest_difference(run.build_model(), task.validation[0], DEVICE)
+            say(f"{run.name}: {what} differs most, by {share:.1e} of its size")
+        run, task = run_of(options, name, **changes)
+        for place in (open_device("cpu"), open_device(DEVICE)):
+            losses = train.train(run.build_model(), task, run.settings, 0, place).metrics.valid_loss
+            say(f"{name}, losses on {place.name}:", *(f"{loss:.6f}" for loss in losses))
+
+
+def speed(options):
+    """A step of the paper's size: its time, the host's time, memory and kernels; then as one CUDA graph."""
+    run, _ = run_of(options, "gpt", **PAPER)
+    for entries in (512,) if CPU else (8192, 50257):
+        stream = np.random.default_rng(0).integers(entries, size=200 * 1024, dtype=np.uint16)
+        task = tasks.NextToken(stream, stream, entries, run.settings, 0)
+        training = training_of(run, task, entries)
+        median_ms(training.take_step)
+        steps, began = 2 if CPU else 60, time.perf_counter()
+        [training.take_step() for _ in range(steps)]
+        host = 1e3 * (time.perf_counter() - began) / steps
+        synchronise()
+        ms = 1e3 * (time.perf_counter() - began) / steps
+        say(f"{entries} entries: {ms:.2f} ms a step, {host:.2f} ms of the host's")
+        if not CPU:
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+                training.take_step()
+                synchronise()
+            kernels = profile.key_averages().table(sort_by="self_cuda_time_total", row_limit=12)
+            say(f"peak {torch.cuda.max_memory_allocated() / 2**20:.0f} MiB; the kernels:\n{kernels}")
+        ms = median_ms(Graph(training_of(run, task, entries), 100).step)
+        say(f"{entries} entries: {ms:.2f} ms a step as one CUDA graph")
+
+
+def recorded(function):
+    """A function that runs `function` as one CUDA graph, on a stream of its own; `function` is called three times."""
+    if CPU:
+        return [function() for _ in range(3)] and function
+    stream, graph, generator = torch.cuda.Stream(), torch.cuda.CUDAGraph(), torch.cuda.default_generators[0]
+    # A state of its own lets the graphs of several trainings run side by side, with equal masks of dropout.
+    generator.graphsafe_set_state(generator.clone_state())
+    torch.manual_seed(0)
+    synchronise()
+    with torch.cuda.stream(stream):
+        [function() for _ in range(3)]
+    synchronise()
+    with torch.cuda.graph(graph, stream=stream):
+        function()
+
+    def replay():
+        with torch.cuda.stream(stream):
+            graph.replay()
+
+    return replay
+
+
+class Graph:
+    """A training after its third step, whose steps are one CUDA graph; all tokens and rates are on the device."""
+
+    def __init__(self, training, steps):
+        self.training, settings, task = training, training.settings, training.task
+        at = [divmod(step, task.windows // task._size) for step in range(steps)]
+        starts = np.stack([task._starts(epoch)[place * task._size :][: task._size] for epoch, place in at])
+        schedule = {"last": settings.rate_ends, "warmup": settings.warmup}
+        rates = [train.linear_decay(settings.learning_rate, step, **schedule) for step in range(steps)]
+        arrays = starts, rates, task._training.astype(np.int64), np.arange(task._length + 1)
+        starts, rates, tokens, inside = (torch.as_tensor(array, device=DEVICE) for array in arrays)
+        number, training.optimiser.lr = torch.zeros(1, dtype=torch.int64, device=DEVICE), rates[0].clone()
+
+        def update():
+            training.optimiser.lr.copy_(rates[number][0])
+            loss = training.model.loss(tokens[starts[number][0][:, None] + inside])
+            training.model.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(training.model.parameters(), settings.gradient_clip)
+            training.optimiser.step()
+            training.loss_sum.add_(loss.detach())
+            number.add_(1).remainder_(steps)
+
+        self.step = recorded(update)
+
+
+def loss_as_sums(h, w, t):
+    """The cross-entropy and its gradients as sums that a compiler can fuse, so that no logit is stored."""
+    x = sum(h[:, c, None] * w[:, c] for c in range(h.shape[1]))
+    top = x.amax(1, keepdim=True)
+    e = (x - top).exp()
+    total, wanted = e.sum(1, keepdim=True), w[t]
+    mean, p = torch.stack([(e * column).sum(1) for column in w.T], 1) / total, h / total
+    w_grad = torch.stack([(e * column[:, None]).sum(0) for column in p.T], 1).index_add(0, t, h, alpha=-1)
+    return ((total.log() + top)[:, 0] - (h * wanted).sum(1)).mean(), (mean - wanted) / len(h), w_grad / len(h)
+
+
+def attention_as_sums(qkv, heads, dropout=0.0):
+    """Causal attention as sums that a compiler can fuse, so that no score is stored."""
+    q, k, v = attention.split(qkv, heads)
+    i, d = torch.arange(q.shape[-2], device=qkv.device), q.shape[-1]
+    x = sum(q[..., :, None, c] * k[..., None, :, c] for c in range(d)) * d**-0.5
+    p = torch.dropout(x.masked_fill(i > i[:, None], -torch.inf).softmax(-1), dropout, True)
+    return torch.stack([(p * v[..., None, :, c]).sum(-1) for c in range(d)], -1).transpose(1, 2).flatten(2)
+
+
+def fused(options):
+    """Cross-entropy and attention as sums that torch.compile fuses; used from here on where 1.5 times as fast."""
+    compiled = (lambda way: way) if CPU else partial(torch.compile, options=FUSE, dynamic=False)
+    loss, of_loss = compiled(loss_as_sums), cross_entropy.chunked
+    heads, of_heads = compiled(attention_as_sums), model.causal_attention
+
+    def faster(what, call, ours, theirs, exact):
+        times = []
+        for way in (ours, theirs):
+            apart = max(((a - b).norm() / b.norm()).item() for a, b in zip(call(way), exact, strict=True))
+            times.append(median_ms(recorded(lambda: call(way))))  # noqa: B023
+            say(f"{what} {'as it is' if way is ours else 'as sums'}: {times[-1]:.2f} ms, error {apart:.1e}")
+        return 1.5 * times[1] < times[0] and apart < 1e-5
+
+    for entries in (512,) if CPU else (50257, 8192):
+        h, w = (torch.randn(rows, 8, device=DEVICE) for rows in (128 if CPU else 16384, entries))
+        t = torch.randint(entries, h.shape[:1], device=DEVICE)
+        exact = of_loss(h.double(), w.double(), t)
+        chosen = faster(f"loss, {entries} entries,", lambda way: way(h, w, t), of_loss, loss, exact)  # noqa: B023
+
+    def both_passes(way, dtype=torch.float32):
+        x = qkv.detach().to(dtype).requires_grad_()
+        return (out := way(x, 4)).detach(), *torch.autograd.grad(out, x, torch.ones_like(out))
+
+    qkv = torch.randn(*((2, 64) if CPU else (16, 1024)), 24, device=DEVICE)
+    if faster("attention", both_passes, of_heads, heads, both_passes(of_heads, torch.float64)):
+        model.causal_attention = lambda *given: (heads if torch.is_grad_enabled() else of_heads)(*given)
+    if chosen:
+        cross_entropy.chunked = lambda *inputs, gradients: (
+            loss(*(x.detach() for x in inputs)) if gradients else of_loss(*inputs, gradients=False)
+        )
+
+
+def curves(options):
+    """Variants at the paper's rate and batch, side by side: losses of training and validation."""
+    every, steps, last = 5 if CPU else 1000, PAPER["steps"], 0
+    # As gpt_paper_rate of published.yaml but for the batch, so without dropout of attention weights.
+    changes = PAPER | {"attention_dropout": 0.0, "validation_windows": 80}
+    graphs = [Graph(training_of(*run_of(options, "gpt", name, **changes)), steps) for name in VARIANTS]
+    print("| variant | step | training loss | validation loss |\n|---|---:|---:|---:|")
+    for step in range(4, steps + 1):
+        [graph.step() for graph in graphs]
+        if step % every and step < steps:
+            continue
+        synchronise()
+        for variant, graph in zip(VARIANTS, graphs, strict=True):
+            trained = graph.training.loss_sum.item() / (step - last)
+            graph.training.loss_sum.zero_()
+            valid = graph.training.loss_of(graph.training.model)
+            print(f"| {variant} | {step} | {trained:.4f} | {valid:.4f} |", flush=True)
+        last = step
+        if time.monotonic() - BEGAN > 60 * options.minutes:
+            return
+
+
+def main():
+    parts = {part.__name__: part for part in (right, speed, fused, curves)}
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--text", type=Path, default=ROOT / "results/default/data/text")
+    parser.add_argument("--minutes", type=float, default=8.0)
+    parser.add_argument("--only", nargs="+", choices=parts, default=[*parts])
+    options, failed = parser.parse_args(), []
+    if not (options.text / "words/manifest.json").exists():
+        sys.exit(f"--text {options.text}: expected a folder with the prepared texts words and bytes")
+    parallel.use(1)
+    say(open_device(DEVICE).description, "torch", torch.__version__)
+    for name in options.only:
+        say(f"{name}: {parts[name].__doc__}")
+        try:
+            parts[name](options)
+        except Exception:
+            failed.append(say(name, "FAILED", traceback.format_exc()))
+    sys.exit(bool(failed))
 
 
 if __name__ == "__main__":

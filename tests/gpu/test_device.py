@@ -1,10 +1,7 @@
-"""One interface for both devices: what is set, compared, noted and said, as far as it shows without a GPU."""
+"""The device: what is set, compared, noted and said, as far as it shows without a GPU."""
 
-import logging
 import os
-import subprocess
-import sys
-from pathlib import Path
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -12,32 +9,31 @@ import torch
 from torch import nn
 
 from layernorm_roles.compiling import processor
-from layernorm_roles.gpu import agreement
-from layernorm_roles.gpu.agreement import SMALLEST_SHARE, TOLERANCE, Derivatives
 from layernorm_roles.gpu.choice import DECIDED, choose
-from layernorm_roles.gpu.device import GPU, Device, open_device
+from layernorm_roles.gpu.device import GPU, SMALLEST_SHARE, TOLERANCE, Device, largest_difference, open_device
+
+BATCH = (np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32),)
+NAN = float("nan")
 
 
 class Model(nn.Module):
-    """A linear model with dropout; `wrong` is added to its loss from the second call on, as by a GPU that errs."""
+    """A linear model with dropout, whose second call, as that of a GPU that errs, differs by these shares.
 
-    def __init__(self, wrong=0.0):
+    The gradient of `large` is (3, 4) times `size`, that of `zero` is 0, and one parameter has none. The loss is `size`.
+    """
+
+    def __init__(self, loss=0.0, large=0.0, zero=0.0, size=1.0):
         super().__init__()
-        torch.manual_seed(0)
-        self.linear, self.dropout, self.wrong, self.calls = nn.Linear(4, 1), nn.Dropout(0.5), wrong, 0
-        self.unused = nn.Parameter(torch.ones(2))
+        self.large, self.zero = nn.Parameter(torch.ones(2).double()), nn.Parameter(torch.zeros(1).double())
+        self.unused, self.dropout, self.calls = nn.Parameter(torch.ones(2)), nn.Dropout(0.9), 0
+        self.wrong, self.size = {"loss": loss, "large": large, "zero": zero}, size
 
     def loss(self, x):
         self.calls += 1
-        error = self.wrong * self.linear.weight.sum() if self.calls > 1 else 0.0
-        return self.dropout(self.linear(x)).square().mean() + error
-
-
-def derivatives(model):
-    return lambda device: agreement.derivatives(model, BATCH, "cpu")
-
-
-BATCH = (np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32),)
+        wrong = self.wrong if self.calls == 2 else dict.fromkeys(self.wrong, 0.0)
+        gradient = torch.tensor([3.0, 4.0]).double() * (1 + wrong["large"])
+        moved = (gradient * (self.large - 1)).sum() + 5 * wrong["zero"] * self.zero.sum()
+        return self.dropout(self.size * (moved + 1 + wrong["loss"]))
 
 
 @pytest.fixture
@@ -54,27 +50,45 @@ def card(monkeypatch):
     return lambda on_difference="stop": (open_device("cuda", on_difference), made)
 
 
-def test_devices_that_agree_train_on_and_the_model_stays_as_it_was(card, caplog):
+def test_devices_that_agree_train_on_and_the_model_stays_as_it_was(card):
     (gpu, _), model, state = card(), Model().train(), torch.get_rng_state()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    with caplog.at_level(logging.INFO, "layernorm_roles"):
-        gpu.compare(derivatives(model), "run")
+    gpu.compare(model, BATCH, "run")
     assert model.training and model.calls == 2
     assert all(parameter.grad is None for parameter in model.parameters())
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state)
-    assert "loss" in caplog.text and "one batch compared with the CPU: within 0.0001" in gpu.description
+    assert gpu.description == "cuda (H100; one batch compared with the CPU: within 0.0001)"
 
 
-@pytest.mark.parametrize("wrong", [1e-2, float("nan")])
-def test_other_numbers_stop_the_run_with_both_or_are_a_warning_if_settings_say_so(card, wrong, capsys):
-    says = r"run: the GPU computes other numbers .* on the CPU and .* on the GPU.*device_check=warn"
+def test_other_numbers_stop_the_run_or_are_a_warning_if_settings_say_so(card, capsys):
+    says = r"^run: the GPU computes other .*: the gradient of large differs by 0.01 .*device_check=warn$"
     with pytest.raises(ValueError, match=says):
-        card()[0].compare(derivatives(Model(wrong)), "run")
+        card()[0].compare(Model(large=1e-2), BATCH, "run")
     gpu, _ = card("warn")
-    gpu.compare(derivatives(Model(wrong)), "run")
+    gpu.compare(Model(large=1e-2), BATCH, "run")
     assert "warning: run: the GPU computes other numbers than the CPU" in capsys.readouterr().err
-    assert gpu.description.count("more than 0.0001 apart, trained all the same") == 1
+    assert "one batch compared with the CPU: 0.01 apart, trained all the same" in gpu.description
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize(
+    ("shares", "what", "share"),
+    [
+        ({"loss": 0.5 * TOLERANCE, "large": 0.3 * TOLERANCE}, "the loss", 0.5 * TOLERANCE),
+        ({"loss": 5 * TOLERANCE}, "the loss", 5 * TOLERANCE),
+        ({"loss": NAN, "large": 1.0}, "the loss", NAN),
+        ({"large": 5 * TOLERANCE, "loss": TOLERANCE}, "the gradient of large", 5 * TOLERANCE),
+        ({"large": NAN, "loss": 1.0}, "the gradient of large", NAN),
+        # A small gradient is judged by the length of the whole.
+        ({"zero": 0.5 * TOLERANCE * SMALLEST_SHARE}, "the gradient of zero", 0.5 * TOLERANCE),
+    ],
+)
+def test_the_largest_difference_is_a_share_of_loss_or_gradient(shares, what, share, size, card):
+    found = largest_difference(Model(**shares, size=size), BATCH, "cpu")
+    assert found == (what, pytest.approx(share, rel=1e-6, nan_ok=True))
+    with pytest.raises(ValueError, match=what) if not share <= TOLERANCE else nullcontext():
+        card()[0].compare(Model(**shares, size=size), BATCH, "run")
 
 
 @pytest.mark.parametrize(("name", "place"), [("cpu", "machine"), ("cuda", "GPU")])
@@ -88,9 +102,10 @@ def test_used_up_memory_says_what_to_lower_and_other_errors_stay_what_they_are(n
 
 
 def test_a_cpu_needs_nothing_and_compares_nothing():
-    cpu = open_device("cpu")
+    cpu, model = open_device("cpu"), Model(loss=1.0)
     assert cpu.description == f"cpu ({processor()})" and cpu.identity == "cpu"
-    cpu.compare(derivatives(Model(1.0)), "run")
+    cpu.compare(model, BATCH, "run")
+    assert model.calls == 0
 
 
 def test_a_gpu_is_deterministic_and_exact_before_it_computes(card):
@@ -117,51 +132,3 @@ def test_auto_is_the_gpu_of_this_machine_and_jobs_mean_what_planning_meant(monke
     assert choose("cuda" if device == "cpu" else "cpu").why == ""
     monkeypatch.setattr(torch.cuda, "is_available", None)
     assert choose("auto").device == device
-
-
-WEIGHT = torch.tensor([3.0, 4.0], dtype=torch.float64)
-NAN = float("nan")
-
-
-def apart(loss=0.0, weight=0.0, small=0.0, size=1.0):
-    """What differs between two devices whose numbers differ by these shares, of a model of some size."""
-    one = {"weight": size / 5 * WEIGHT, "small": 0 * WEIGHT[:1]}
-    other = {"weight": (1 + weight) * one["weight"], "small": one["small"] + small * size}
-    return agreement.difference(Derivatives(size, one), Derivatives(size * (1 + loss), other))
-
-
-@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
-@pytest.mark.parametrize(
-    ("shares", "says"),
-    [
-        ({"loss": 0.5 * TOLERANCE, "weight": 0.5 * TOLERANCE}, None),
-        ({"loss": 5 * TOLERANCE}, "the loss is "),
-        ({"loss": NAN}, "the loss is "),
-        ({"weight": 5 * TOLERANCE}, "the gradient of weight"),
-        ({"weight": NAN}, "the gradient of weight"),
-        # A small gradient is judged by the length of the whole.
-        ({"small": 0.5 * TOLERANCE * SMALLEST_SHARE}, None),
-        ({"small": 2 * TOLERANCE * SMALLEST_SHARE}, "the gradient of small"),
-    ],
-)
-def test_numbers_agree_within_the_tolerance_of_their_size(shares, says, size):
-    found = apart(size=size, **shares)
-    assert found is None if says is None else found.startswith(says)
-
-
-def test_a_gradient_on_either_device_alone_is_a_difference():
-    one, more = (Derivatives(1.0, {"weight": WEIGHT} | bias) for bias in ({}, {"bias": torch.ones(1)}))
-    for pair in ((one, more), (more, one)):
-        assert agreement.difference(*pair) == "bias has a gradient on one of the two devices only"
-
-
-def test_a_step_that_fails_does_not_stop_those_after_it():
-    """Of the benchmarks on a GPU, which know today's settings."""
-    script = Path(__file__).parents[2] / "benchmarks/first_hour.py"
-    command = [sys.executable, script, "--only", "speed", "attention"]
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, text=True, capture_output=True, env=environment)
-    assert done.returncode == 1
-    rows = done.stdout.partition("| step |")[2]
-    assert rows.count("| failed |") == 2 and "| speed |" in rows and "| attention |" in rows
-    assert "device = cuda: " in done.stderr

@@ -87,7 +87,7 @@ def labelled(folder, rows, **changes):
 
 def run_of(text, settings=SMALL_GPT, variant="layernorm", seed=0, model="hand_made"):
     name = f"{model}/{variant}/base_learning_rate_{settings.learning_rate}/steps_{settings.steps}"
-    name += f"/query_key_rate_{getattr(settings, 'query_key_rate', 1.0)}/seed_{seed}"
+    name += f"/query_key_rate_{settings.query_key_rate}/seed_{seed}"
     return LanguageModelRun(name, model, variant, variant, seed, settings, text)
 
 

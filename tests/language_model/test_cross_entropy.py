@@ -29,7 +29,7 @@ def reference(hidden, weight, targets):
 
 @pytest.mark.parametrize("chunk", [1, 5, 64])
 def test_chunked_equals_torch_in_float64(chunk, monkeypatch):
-    monkeypatch.setitem(cross_entropy.TOKENS_TOGETHER, "cpu", chunk)
+    monkeypatch.setattr(cross_entropy, "TOKENS_ON_CPU", chunk)
     inputs = draw(0, dtype=torch.float64)
     found = cross_entropy.chunked(*inputs)
     torch.testing.assert_close(found, reference(*inputs), rtol=1e-12, atol=1e-14)

@@ -23,7 +23,7 @@ def test_scaled_keys_are_all_selectable_and_eps_matters():
     random = made.randomise(model.build(made.GPT, qk, qk, made.VOCABULARY, 0))
     shrunk = model.build(made.changed(made.GPT, query_key_eps=1e-3), qk, qk, made.VOCABULARY, 0).eval()
     exact, found = (
-        measure.heads(network.double(), frame, made.tokenizer(), measure.sites_of(qk, qk, "gpt"))["keys"]
+        measure.heads(network.double(), frame, made.tokenizer(), made.SMALL_GPT.sites(qk, qk))["keys"]
         for network in (random, shrunk)
     )
     assert {"after_norm_exact", "head_exact"} < set(exact.site)
@@ -96,20 +96,20 @@ EXACT = ("after_norm_exact",)
 
 
 @pytest.mark.parametrize(
-    ("variant", "norm", "architecture", "exact"),
+    ("variant", "norm", "settings", "exact"),
     [
-        ("layernorm", "layernorm", "gpt", EXACT),
-        ("mine", "scale*0.5", "gpt", EXACT),
-        ("projected_qk", "projected_qk", "gpt", EXACT),
-        ("layernorm_qk", "layernorm_qk", "gpt", (*EXACT, "head_exact")),
-        ("layernorm_gain", "layernorm_gain", "gpt", ()),  # whose outputs have no equal lengths
-        ("projection", "projection", "gpt", ()),
-        ("mine", "examples.dynamic_tanh:DynamicTanh", "gpt", ()),
-        ("layernorm", "layernorm", "bert", ()),
+        ("layernorm", "layernorm", made.SMALL_GPT, EXACT),
+        ("mine", "scale*0.5", made.SMALL_GPT, EXACT),
+        ("projected_qk", "projected_qk", made.SMALL_GPT, EXACT),
+        ("layernorm_qk", "layernorm_qk", made.SMALL_GPT, (*EXACT, "head_exact")),
+        ("layernorm_gain", "layernorm_gain", made.SMALL_GPT, ()),  # whose outputs have no equal lengths
+        ("projection", "projection", made.SMALL_GPT, ()),
+        ("mine", "examples.dynamic_tanh:DynamicTanh", made.SMALL_GPT, ()),
+        ("layernorm", "layernorm", made.SMALL_BERT, ()),
     ],
 )
-def test_vectors_of_equal_length_are_tested_without_eps_too(variant, norm, architecture, exact):
-    assert measure.sites_of(variant, norm, architecture) == ("before_norm", "after_norm", "head", *exact)
+def test_vectors_of_equal_length_are_tested_without_eps_too(variant, norm, settings, exact):
+    assert settings.sites(variant, norm) == ("before_norm", "after_norm", "head", *exact)
 
 
 def test_weights_of_other_runs_are_refused(weights, tmp_path):

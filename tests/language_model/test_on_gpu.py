@@ -1,4 +1,4 @@
-"""For a machine with a GPU: `pytest -m gpu`. Twenty steps twice and on the CPU; and resumed."""
+"""For a machine with a GPU: `pytest -m gpu`. Twenty steps twice and on the CPU, resumed, and without waiting."""
 
 import hand_made
 import numpy as np
@@ -54,6 +54,18 @@ def test_a_training_is_repeated_to_the_bit_and_is_close_to_the_cpu(disjoint_text
         one, other = found[0], trained(disjoint_text, plain)[0]
         losses = ["train_loss", "valid_loss"]
         assert np.allclose(one[losses], other[losses], rtol=1e-3, atol=0) == (settings is plain)
+
+
+def test_a_step_does_not_wait_for_the_gpu(disjoint_text, gpu):
+    run = hand_made.run_of(disjoint_text, hand_made.SMALL_GPT)
+    task, network = tasks.build(run.settings, disjoint_text, run.tokenizer, 0), run.build_model().cuda()
+    training = train._Training(network.train(), task, run.settings, "cuda", run.name)
+    [training.take_step() for _ in range(3)]
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        training.take_step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 def test_the_majority_task_is_trained_as_before_and_close_to_the_cpu(gpu):

@@ -1,4 +1,4 @@
-"""Choice of the training device, CPU or GPU, and checks that a GPU computes what the CPU computes.
+"""The device on which models train, and the check that a GPU computes what the CPU computes.
 
-Device, precision and determinism are decided here; of other code only the kernels of `language_model` look at devices.
+Device, precision and determinism are decided here; of other code only `language_model` has numbers for each device.
 """

@@ -1,32 +1,35 @@
-"""One interface for the CPU and the GPU on which a model is trained, so that training code need not know which it is.
+"""One interface for the CPU and the GPU on which a model trains.
 
 >>> device = open_device("cuda")                  # a ValueError with torch's words if there is no GPU
->>> device.compare(derivatives, "gpt seed 3")     # a ValueError if the GPU computes other numbers than the CPU
->>> model.to(device.name)
+>>> device.compare(model, batch, "gpt seed 3")    # a ValueError if the GPU computes other numbers than the CPU
+>>> loss = model.to(device.name).loss(*on_device(batch, device.name))
 """
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
+from torch import Tensor, nn
 
 from layernorm_roles.compiling import processor
-from layernorm_roles.gpu import agreement
 from layernorm_roles.memory import first_line, is_out_of_memory, warn
 
 log = logging.getLogger("layernorm_roles")
 
-APART = "apart, trained all the same"
-"""The words at the end of a GPU's note on a failed comparison, in `GPU.description`, if `device_check` is warn."""
+TOLERANCE = 1e-4
+"""Largest relative difference between GPU and CPU that is accepted of a loss, and of a gradient."""
+SMALLEST_SHARE = 1e-2
+"""A gradient's difference is taken relative to its norm, or to this share of the whole gradient's, if that is more."""
 
 
 class Device:
-    """A device on which models are trained: this base class stands for the CPU, its subclass `GPU` for a GPU."""
+    """A device on which models train: this class stands for the CPU, its subclass for a GPU."""
 
     name = "cpu"
-    """The name of the training device in torch; GPU has "cuda"."""
+    """torch's name of the device."""
 
     @property
     def description(self) -> str:
@@ -35,14 +38,11 @@ class Device:
 
     @property
     def identity(self) -> str:
-        """The name of the device in checkpoints, "cpu"; training resumes only on a device with an equal name."""
+        """The device's name in checkpoints: training resumes only where it is equal."""
         return self.name
 
-    def compare(self, derivatives: Callable[[str], agreement.Derivatives], title: str) -> None:
-        """Do nothing: on a GPU, this method compares the loss and gradients on a batch of data with those of the CPU.
-
-        The arguments are explained in `GPU.compare`.
-        """
+    def compare(self, model: nn.Module, batch: tuple[np.ndarray, ...], title: str) -> None:
+        """Do nothing: only a GPU is compared with the CPU."""
 
     @contextmanager
     def memory_advice(self, advice: str) -> Iterator[None]:
@@ -59,15 +59,11 @@ class Device:
 
 
 class GPU(Device):
-    """A GPU for training: torch's current CUDA device, set to deterministic algorithms and to float32 without TF32.
-
-    If `compare` finds that the GPU computes wrong numbers, it raises ValueError for `on_difference` "stop", and prints
-    a warning for "warn". The constructor raises RuntimeError or AssertionError if torch can use no GPU.
-    """
+    """torch's current CUDA device, set to deterministic algorithms and to float32 without TF32."""
 
     name = "cuda"
 
-    def __init__(self, on_difference: str = "stop"):
+    def __init__(self, on_difference: str):
         self.on_difference, self.compared = on_difference, ""
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it matrix products are refused
         (torch.zeros(1, device=self.name) + 1).item()
@@ -80,44 +76,62 @@ class GPU(Device):
 
     @property
     def description(self) -> str:
-        """The name of the GPU and the results of its comparisons with the CPU, as text for the metadata of tables."""
-        how = f"; one batch compared with the CPU: {self.compared}" if self.compared else ""
-        return f"cuda ({self.card}{how})"
+        return f"cuda ({self.card}{self.compared})"
 
     @property
     def identity(self) -> str:
-        """The name and compute capability of the GPU, as checkpoints store them.
+        return f"cuda ({self.card}, {self.capability})"  # other GPUs round differently
 
-        Training resumes only on a GPU with equal name and capability, since other GPUs round differently.
+    def compare(self, model: nn.Module, batch: tuple[np.ndarray, ...], title: str) -> None:
+        """Check that loss and gradients of a batch, without dropout, are those of the CPU.
+
+        A relative difference above 1e-4 raises ValueError, or is a warning if the device was opened with "warn". The
+        message begins with `title`. The model stays on the GPU; its parameters and its mode do not change.
         """
-        return f"cuda ({self.card}, {self.capability})"
-
-    def compare(self, derivatives: Callable[[str], agreement.Derivatives], title: str) -> None:
-        """Check that the loss and gradients on a batch of data, computed on the GPU, agree with those of the CPU.
-
-        `derivatives(device)` computes them on "cpu" or "cuda". A relative difference above 1e-4 raises ValueError or,
-        if the device was opened with `on_difference` "warn", prints a warning. The message begins with `title`.
-        """
-        here, there = derivatives("cpu"), derivatives(self.name)
-        log.info("loss %.8g on the CPU, %.8g on the GPU", here.loss, there.loss)
-        if (difference := agreement.difference(here, there)) is None:
-            self.compared = f"within {agreement.TOLERANCE:g}"
+        what, share = largest_difference(model, batch, self.name)
+        log.info("%s: of one batch, %s differs most from the CPU, by %.2g of its size", title, what, share)
+        self.compared = f"; one batch compared with the CPU: within {TOLERANCE:g}"
+        if share <= TOLERANCE:
             return
-        line = (
-            f"{title}: the GPU computes other numbers than the CPU: {difference}; expected a difference of "
-        )
-        line += f"{agreement.TOLERANCE:g} at most"
+        line = f"{title}: the GPU computes other numbers than the CPU: {what} differs by {share:.3g} of its size; "
+        line += f"expected at most {TOLERANCE:g}"
         if self.on_difference == "stop":
             raise ValueError(f"{line}. To train all the same: --config device_check=warn")
         warn(line)
-        self.compared = f"more than {agreement.TOLERANCE:g} {APART}"
+        self.compared = f"; one batch compared with the CPU: {share:.2g} apart, trained all the same"
+
+
+def largest_difference(model: nn.Module, batch: tuple[np.ndarray, ...], device: str) -> tuple[str, float]:
+    """What differs most between the CPU and `device` of the loss and the gradients of a batch, and by which share."""
+    was_training, computed = model.training, []
+    for on in ("cpu", device):
+        model.to(on).eval()
+        loss = model.loss(*on_device(batch, on))
+        loss.backward()
+        found = {f"the gradient of {name}": parameter.grad for name, parameter in model.named_parameters()}
+        found = {what: gradient.cpu().double() for what, gradient in found.items() if gradient is not None}
+        computed.append(found | {"the loss": loss.detach().cpu().double()})
+        model.zero_grad(set_to_none=True)
+    model.train(was_training)
+    here, there = computed
+    least = SMALLEST_SHARE * sum(here[what].square().sum() for what in here if what != "the loss") ** 0.5
+    sizes = {what: max(tensor.norm(), least if what != "the loss" else 0.0) for what, tensor in here.items()}
+    shares = {what: float((here[what] - there[what]).norm() / size) for what, size in sizes.items()}
+    return max(shares.items(), key=lambda share: (np.isnan(share[1]), share[1]))
+
+
+def on_device(batch: tuple[np.ndarray, ...], device: str) -> tuple[Tensor, ...]:
+    """The arrays of a batch as tensors on a device; a copy to a GPU does not wait for what the GPU computes."""
+    tensors = tuple(map(torch.from_numpy, batch))
+    if device == "cpu":
+        return tensors
+    return tuple(tensor.pin_memory().to(device, non_blocking=True) for tensor in tensors)
 
 
 def open_device(name: str, on_difference: str = "stop") -> Device:
-    """The training device called `name`, "cpu" or "cuda"; raises ValueError for "cuda" if torch can use no GPU.
+    """The device called "cpu" or "cuda"; raises ValueError for "cuda" if torch can use no GPU.
 
-    `on_difference` says what `Device.compare` does if it finds that the GPU computes wrong numbers: "stop" raises
-    ValueError, "warn" prints a warning.
+    `on_difference` is "stop" or "warn": whether `Device.compare` raises or warns if a GPU computes other numbers.
     """
     if name == "cpu":
         return Device()

@@ -20,8 +20,9 @@ from layernorm_roles.language_model.kernels import softmax
 
 WIDEST_HEAD = 16
 """Largest dimension of a head for which the compiled CPU kernel is used: for larger heads torch's is faster."""
-ALIGNMENT = {"cpu": 1, "cuda": 8}
-"""What head dimensions are a multiple of, by device: torch's fused CUDA kernels want 16 bytes in half precision."""
+ALIGNMENT = {"cpu": 1, "cuda": 4}
+"""What head dimensions are a multiple of, by device: torch's memory-efficient CUDA kernel wants 16 bytes, four float32
+numbers. Its other fused kernels, flash and cuDNN, take half precision only."""
 
 
 def causal_attention(
@@ -41,10 +42,7 @@ def causal_attention(
 def split(
     qkv: Float[Tensor, "batch n three_d_model"], heads: int
 ) -> tuple[Float[Tensor, "batch heads n d_head"], ...]:
-    """Split `qkv` into queries, keys and values, each of shape (batch, heads, n, d_head).
-
-    The last axis of `qkv` has the queries of all heads, one head after another, then all keys, then all values.
-    """
+    """Split `qkv`, as `causal_attention` takes it, into queries, keys and values."""
     return tuple(part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in qkv.chunk(3, dim=-1))
 
 
@@ -54,10 +52,9 @@ def attention(
     v: Float[Tensor, "batch heads n d_head"],
     **options: Any,
 ) -> Float[Tensor, "batch heads n d_head"]:
-    """The attention output of torch's scaled_dot_product_attention(q, k, v, **options) for queries, keys and values.
+    """torch's scaled_dot_product_attention(q, k, v, **options), without a scale among the options.
 
-    Scores are divided by sqrt(d_head), so `options` must not have a scale. On a GPU, torch's fused kernels need vectors
-    of a multiple of 8 entries. There zeros are appended, and the output is cut to d_head entries again.
+    Heads whose dimension is not a multiple of `ALIGNMENT` are widened by zeros, and the output is cut again.
     """
     d, multiple = q.shape[-1], ALIGNMENT[q.device.type]
     if d % multiple == 0:
@@ -67,15 +64,10 @@ def attention(
 
 
 class _CausalAttention(torch.autograd.Function):
-    """The autograd function by which `causal_attention` calls the compiled CPU kernel."""
+    """Causal attention of float32 `qkv` by the compiled CPU kernel."""
 
     @staticmethod
     def forward(ctx, qkv, heads, dropout):
-        """Compute causal attention by the CPU kernel: qkv (batch, n, 3 d_model) gives the output (batch, n, d_model).
-
-        The arguments are those of `causal_attention`, in float32. What `backward` needs is saved in the autograd
-        context `ctx`.
-        """
         qkv, (batch, n, width) = qkv.contiguous(), qkv.shape
         out = qkv.new_empty(batch, n, width // 3)
         log_total = qkv.new_empty(batch * heads, softmax.padded(n))
@@ -98,10 +90,6 @@ class _CausalAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        """Return the gradient of the loss with respect to `qkv`, and None for each of `heads` and `dropout`.
-
-        `grad` (batch, n, d_model) is the gradient of the loss with respect to the output of attention.
-        """
         qkv_grad = torch.empty_like(ctx.saved_tensors[0])
         tensors = (*ctx.saved_tensors, grad.contiguous(), qkv_grad)
         qkv, mask, *arrays = (None if t is None else t.detach().numpy() for t in tensors)

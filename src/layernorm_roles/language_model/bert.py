@@ -32,23 +32,20 @@ EPS = 1e-12
 
 
 class BERTLayer(nn.Module):
-    """A layer of BERT: attention and a feed-forward network, each followed by a LayerNorm if `normed` is true."""
+    """Attention and a feed-forward network, each followed by a LayerNorm if `normed` is true."""
 
     def __init__(self, settings: BERTSettings, normed: bool):
         super().__init__()
         d_model, self.heads = settings.d_model, settings.heads
         self.qkv, self.out = nn.Linear(d_model, 3 * d_model), nn.Linear(d_model, d_model)
-        self.feed_forward = feed_forward(d_model, settings.d_ff)
+        self.feed_forward = feed_forward(d_model, settings.hidden)
         self.norm_1, self.norm_2 = _norm(d_model, normed), _norm(d_model, normed)
         self.dropout = nn.Dropout(settings.dropout)
 
     def forward(
         self, x: Float[Tensor, "batch n d"], present: Bool[Tensor, "batch 1 1 n"] | None
     ) -> Float[Tensor, "batch n d"]:
-        """The output of the layer for the input x, before the last LayerNorm, `norm_2`, which the caller applies.
-
-        `present` is False where a token is padding, which no query attends to; it is None if no token is padding.
-        """
+        """The output before `norm_2`, which the caller applies; `present` is False where a token is padding."""
         if self.out is not None:
             y = attention(*split(self.qkv(x), self.heads), attn_mask=present).transpose(1, 2).flatten(2)
             x = self.norm_1(x + self.dropout(self.out(y)))
@@ -57,15 +54,11 @@ class BERTLayer(nn.Module):
         return x + self.dropout(self.feed_forward(x))
 
     def leave_out_attention(self) -> None:
-        """Remove attention and the norm after it, so that the feed-forward network and `norm_2` are left."""
         self.qkv = self.out = self.norm_1 = None
 
 
 class BERT(nn.Module):
-    """A BERT model for a tokenizer with `vocabulary` entries; it has LayerNorms only if `normed` is true.
-
-    If `classes` is given, the model classifies sentences into that many classes. Otherwise it predicts masked tokens.
-    """
+    """A BERT, with or without LayerNorms, that predicts masked tokens or, if `classes` is given, so many classes."""
 
     def __init__(self, settings: BERTSettings, normed: bool, vocabulary: int, classes: int | None = None):
         super().__init__()
@@ -92,7 +85,6 @@ class BERT(nn.Module):
         return x
 
     def embed(self, tokens: Integer[Tensor, "batch n"]) -> Float[Tensor, "batch n d"]:
-        """The sums of token, position and segment embeddings of the token ids `tokens`, before the first norm."""
         return self.tokens(tokens) + self.positions.weight[: tokens.shape[1]] + self.segment.weight
 
     def loss(
@@ -118,10 +110,7 @@ class BERT(nn.Module):
 
     @torch.no_grad()
     def record(self, tokens: Sequence[int]) -> list[Layer]:
-        """The queries, keys and attention inputs of each layer that has attention, for a text given by its token ids.
-
-        A text that a BERT reads begins with the class token. Call `eval()` before, so that there is no dropout.
-        """
+        """As `GPT.record`, of a text that begins with the class token."""
         layers, before, norm = [], self.embed(torch.tensor([list(tokens)])), self.norm_0
         for number, layer in enumerate(self.layers, start=1):
             x = norm(before)

@@ -40,10 +40,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, hidden, weight, targets, gradients):
-        """The mean cross-entropy, in nats per token, of the logits hidden @ weight.T.
-
-        If `gradients` is true, the gradients with respect to `hidden` and `weight` are saved in `ctx` for `backward`.
-        """
         in_loop = hidden.dtype == torch.float32 and hidden.device.type == "cpu"
         compute = fused if in_loop else chunked
         loss, hidden_grad, weight_grad = compute(hidden, weight, targets, gradients=gradients)
@@ -52,16 +48,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        """Return the loss's gradients with respect to `hidden` and `weight`, and None for the other two arguments.
-
-        `grad` is the derivative of the loss with respect to the mean cross-entropy that `forward` returned.
-        """
         hidden_grad, weight_grad = ctx.saved_tensors
         return grad * hidden_grad, grad * weight_grad, None, None
 
 
-TOKENS_TOGETHER = {"cpu": 64, "cuda": 1024}
-"""Number of tokens in a matrix product of `chunked`, by device: few fit a CPU's cache, many keep a GPU busy."""
+TOKENS_ON_CPU, LOGITS_ON_GPU = 64, 2**28
+"""Tokens in a matrix product of `chunked` on a CPU, whose cache they fit; logits in one on a GPU, where each product
+costs some 19 launches: 1 GB at a time."""
 
 
 def chunked(
@@ -70,10 +63,9 @@ def chunked(
     targets: Integer[Tensor, " tokens"],
     gradients: bool = True,
 ) -> LossAndGradients:
-    """The mean cross-entropy, in nats per token, of the logits hidden @ weight.T, and its gradients, by torch.
+    """`fused` by torch's operations, on any device and in any precision, for a slice of the tokens at a time.
 
-    The gradients are with respect to `hidden` and `weight`; they are None if `gradients` is false. To save memory,
-    logits are computed for 64 tokens at a time on the CPU, for 1,024 on a GPU.
+    torch 2.13's F.linear_cross_entropy would not do: by default it takes 2 tokens at a time where d is 8.
     """
     tokens, d = hidden.shape
     bound = hidden.norm(dim=1, keepdim=True) * weight.norm(dim=1).max()
@@ -82,7 +74,8 @@ def chunked(
     losses = hidden.new_empty(tokens)
     # To read a number would make a GPU wait: there every token's largest logit is looked for.
     safe = not hidden.is_cuda and bool((bound <= softmax.SAFE_SHIFT).all())
-    for rows in slices(tokens, TOKENS_TOGETHER[hidden.device.type]):
+    together = LOGITS_ON_GPU // len(weight) if hidden.is_cuda else TOKENS_ON_CPU
+    for rows in slices(tokens, together):
         h, target = hidden[rows], targets[rows]
         shift = bound[rows] if safe else (h @ weight.T).amax(dim=1, keepdim=True)
         e = (torch.cat([h, -shift], dim=1) @ extended.T).exp_()

@@ -54,10 +54,7 @@ def diagnose(
 
 @torch.no_grad()
 def losses_with_means(model: GPT, loss_of: Callable[[nn.Module], float]) -> tuple[float, float]:
-    """The loss of `model`, and its loss if each layer's attention output is replaced by a constant, its mean.
-
-    `loss_of` computes the loss of a model on some tokens. The mean, one vector for each layer, is over these tokens.
-    """
+    """The loss of `model`, and its loss if each layer's attention output is replaced by its mean over the tokens."""
     attentions = [layer.attention for layer in model.layers if layer.attention is not None]
     sums = {attention: [] for attention in attentions}
 
@@ -79,7 +76,7 @@ def losses_with_means(model: GPT, loss_of: Callable[[nn.Module], float]) -> tupl
 
 @torch.no_grad()
 def with_zero_scores(model: GPT) -> GPT:
-    """Set W_Q of every layer of `model` to 0, in place, so that all attention scores are 0; return the model."""
+    """Set W_Q of every layer to 0, in place, so that all attention scores are 0; return the model."""
     for layer in model.layers:
         if layer.attention is not None:
             layer.attention.qkv.weight[: layer.attention.qkv.in_features] = 0
@@ -87,10 +84,7 @@ def with_zero_scores(model: GPT) -> GPT:
 
 
 def score_deviation(layer: Layer) -> float:
-    """The standard deviation of a query's scores over the keys that it sees, averaged over queries and heads.
-
-    `layer` is a causal layer: a query sees the keys up to its own position.
-    """
+    """The standard deviation of a causal query's scores over its keys, averaged over queries and heads."""
     queries, keys = layer.queries.astype(np.float64), layer.keys.astype(np.float64)
     keys = keys - keys.mean(axis=1, keepdims=True)  # changes no covariance, and loses fewer digits
     seen = np.arange(1, keys.shape[1] + 1)[:, None]

@@ -10,10 +10,7 @@ from layernorm_roles.heads.layer import Layer, LearnedNorm, Projection
 
 
 def feed_forward(d_model: int, d_ff: int, approximate: str = "none") -> nn.Sequential:
-    """A feed-forward network: a linear layer to d_ff hidden units, GELU, and a linear layer back to d_model.
-
-    `approximate` is the argument of torch.nn.GELU: "none" for the exact function, or "tanh".
-    """
+    """A linear layer to d_ff hidden units, GELU, exact or `approximate` as torch.nn.GELU takes it, and one back."""
     return nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(approximate), nn.Linear(d_ff, d_model))
 
 
@@ -30,9 +27,8 @@ def recorded_layer(
 ) -> Layer:
     """The queries, keys, inputs and weights of one layer's attention on one text, as a `heads.layer.Layer` in numpy.
 
-    `layer` is the layer's number, from 1. `attention_input` is `norm` of the residual stream `stream`. The rows of the
-    weight of `qkv` are W_Q, then W_K, then W_V. `queries` and `keys` are those after `query_key_norm`, a norm of each
-    head's vectors, if it is not None. `causal` says whether a query sees only the keys up to its own position.
+    `attention_input` is `norm` of the residual stream `stream`; `queries` and `keys` are those after `query_key_norm`.
+    The rows of the weight of `qkv` are W_Q, then W_K, then W_V.
     """
     _, heads, n, d_head = keys.shape
     weights = qkv.weight.detach().unflatten(0, (3, heads, d_head)).numpy()
@@ -55,10 +51,7 @@ def recorded_layer(
 
 
 def learned_norm(norm: nn.Module | None) -> LearnedNorm | None:
-    """The gain, bias and eps of `norm` as a `LearnedNorm`, or None if `norm` is of an unsuitable kind.
-
-    Suitable are torch's LayerNorm and the built-in norms that scale each vector to a fixed length.
-    """
+    """The gain, bias and eps of a norm that scales each vector to a fixed length; None of any other."""
     if isinstance(norm, nn.LayerNorm):
         gain, bias = norm.weight, norm.bias
         return LearnedNorm("layernorm", gain.detach().numpy(), bias.detach().numpy(), norm.eps)

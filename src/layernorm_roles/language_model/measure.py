@@ -24,7 +24,6 @@ from layernorm_roles.plan import Plan, refuse_other_run
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.schemas import AS_USED, SCHEMAS
-from layernorm_roles.variants import QUERY_KEY_VARIANT, maps
 
 TABLES = {
     "keys": "key_selectability",
@@ -64,7 +63,7 @@ def measure_batch(
                 f"language_model.{run.model}"
             )
         network = network.double().eval()
-        sites = sites_of(run.variant, run.norm, run.settings.architecture) if planned["keys"] else ()
+        sites = run.settings.sites(run.variant, run.norm) if planned["keys"] else ()
         bounded = plan["ceiling_contexts"] if planned["ceilings"] else 0
         tables = heads(network, contexts, run.tokenizer, sites, run.prefix, bounded)
         if planned["keys"]:
@@ -87,24 +86,6 @@ def measure_batch(
     checkpoint.save(samples, out["samples"], {"identity": plan, "runs": sampled})
 
 
-def sites_of(variant: str, norm: str, architecture: str) -> tuple[str, ...]:
-    """The places in a layer whose vectors are tested, as keys, for whether some query can select them.
-
-    They are "before_norm" (the residual stream), "after_norm" (the input of attention) and "head" (the heads' keys).
-    Where a built-in norm without learned parameters has scaled the vectors to one length, "after_norm_exact" and
-    "head_exact" are added: the vectors as they would be with eps = 0. `variant` is the variant's name in config.yaml,
-    `norm` its name for `norms.build_pair`; `architecture` is "gpt" or "bert".
-    """
-    sites = ("before_norm", "after_norm", "head")
-    if architecture == "bert":
-        return sites
-    if variant == QUERY_KEY_VARIANT:
-        return (*sites, "after_norm_exact", "head_exact")
-    built_in = maps(norm)
-    exact = built_in and built_in[0].scales and built_in[0].learns == "nothing"
-    return (*sites, "after_norm_exact") if exact else sites
-
-
 def heads(
     network: nn.Module,
     contexts: pd.DataFrame,
@@ -115,16 +96,15 @@ def heads(
 ) -> dict[str, pd.DataFrame]:
     """Test, on the texts in `contexts`, which keys of a model some query can select by giving them the highest score.
 
-    The result has a data frame for each of these names, without columns that name the model. "keys": how many keys no
-    query can select, by text, layer, place in `sites` (see `sites_of`) and head. "tokens": for each token of the
-    sentences, whether a query can select its vector after the norm; there are no rows if `sites` has
-    "after_norm_exact", because the norm then puts all vectors on a sphere, where a query can select each of them.
-    "ceilings", if `ceiling_contexts` is above 0: how much attention the keys of so many long texts can get. `prefix`
-    has token ids that are put before each text. Raises ValueError if the proof of a key's verdict does not hold.
+    The result has data frames without columns that name the model. "keys": how many keys no query can select, by text,
+    layer, place in `sites` (see `GPTSettings.sites`) and head. "tokens": for each token of the sentences, whether a
+    query can select its vector after the norm; no rows if `sites` has "after_norm_exact", because the norm then puts
+    all vectors on a sphere, where a query can select each of them. "ceilings", if `ceiling_contexts` is above 0: how
+    much attention the keys of so many long texts can get. `prefix` has token ids that are put before each text. Raises
+    ValueError if the proof of a key's verdict does not hold.
     """
 
     def spell(token: int) -> str:
-        """The text of a token id, or "[CLS]" for an id beyond the tokenizer's vocabulary."""
         return tokenizer.decode([token]) if token < tokenizer.get_vocab_size() else "[CLS]"
 
     verdicts, tokens, pairs = [], [], []

@@ -32,10 +32,7 @@ from layernorm_roles.variants import MATCHED_VARIANT, NO_ATTENTION_VARIANT, QUER
 
 
 class CausalSelfAttention(nn.Module):
-    """Causal multi-head self-attention in which the module `query_key_norm` maps each head's queries and keys.
-
-    It acts after W_Q and W_K, and is the identity until `GPT` replaces it.
-    """
+    """Causal multi-head self-attention; `query_key_norm` maps each head's queries and keys after W_Q and W_K."""
 
     def __init__(self, d_model: int, heads: int, dropout: float):
         super().__init__()
@@ -65,23 +62,21 @@ class CausalSelfAttention(nn.Module):
     def attended(
         self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
     ) -> Float[Tensor, "batch n d"]:
-        """The concatenated outputs of the heads, before W_O. Queries and keys come from x, values from x_values."""
+        """The concatenated outputs of the heads, before W_O."""
         return causal_attention(self.packed(x, x_values), self.heads, self.dropout if self.training else 0.0)
 
     def forward(
         self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
     ) -> Float[Tensor, "batch n d"]:
-        """The output of attention, after W_O and its bias. Queries and keys come from x, values from x_values."""
         return self.out(self.attended(x, x_values))
 
 
 class GPTLayer(nn.Module):
     """A pre-norm layer of GPT-2: attention after a norm, then a feed-forward network after the LayerNorm `ln_2`.
 
-    Queries and keys are made from the output of `norm`, which is the identity until `GPT` replaces it. Values are made
-    from the output of `values_norm`, or of `norm` if `values_norm` is None. In training, a layer whose attention was
-    removed still draws random numbers for attention's dropout, so that the dropout elsewhere is as in a model with
-    attention.
+    Queries and keys are made from the output of `norm`, values from that of `values_norm` or, if it is None, of `norm`.
+    In training, a layer without attention still draws the random numbers of attention's dropout, so that the dropout
+    elsewhere is as in a model with attention.
     """
 
     def __init__(self, settings: GPTSettings):
@@ -94,11 +89,10 @@ class GPTLayer(nn.Module):
             d_model, settings.heads, settings.attention_dropout
         )
         self.ln_2 = nn.LayerNorm(d_model, eps=settings.eps)
-        self.feed_forward = feed_forward(d_model, 4 * d_model, "tanh")
+        self.feed_forward = feed_forward(d_model, settings.hidden, "tanh")
         self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, x: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
-        """The residual stream after the layer; x is the residual stream before it."""
         if self.attention is not None:
             x = x + self.dropout(self.attention(*self.normed(x)))
         elif self.training:
@@ -111,15 +105,11 @@ class GPTLayer(nn.Module):
     def normed(
         self, x: Float[Tensor, "batch n d"]
     ) -> tuple[Float[Tensor, "batch n d"], Float[Tensor, "batch n d"]]:
-        """The residual stream x after the norm for queries and keys, and x after the norm for values.
-
-        Both results are one tensor unless the layer has a separate norm for values.
-        """
+        """x after the norm for queries and keys, and x after the norm for values: one tensor if there is one norm."""
         y = self.norm(x)
         return y, y if self.values_norm is None else self.values_norm(x)
 
     def leave_out_attention(self) -> None:
-        """Remove attention and its norms, so that only the feed-forward network with its LayerNorm is left."""
         self.attention = self.norm = self.values_norm = None
 
 
@@ -161,23 +151,16 @@ class GPT(nn.Module):
         return self.ln_f(x)
 
     def embed(self, tokens: Integer[Tensor, "batch n"]) -> Float[Tensor, "batch n d"]:
-        """The residual stream before the first layer: the sum of token and position embeddings, after dropout."""
         return self.dropout(self.tokens(tokens) + self.positions.weight[: tokens.shape[1]])
 
     def loss(self, window: Integer[Tensor, "batch length"]) -> Float[Tensor, ""]:
-        """Mean cross-entropy, in nats per token, of predicting each token of a window from the tokens before it.
-
-        A row of `window` is a window of token ids; its first token is not predicted.
-        """
+        """Mean cross-entropy, in nats, of predicting each token of a window but the first from those before it."""
         hidden, targets = self(window[:, :-1]), window[:, 1:]
         return linear_cross_entropy(hidden.flatten(0, 1), self.tokens.weight, targets.flatten())
 
     @torch.no_grad()
     def record(self, tokens: Sequence[int]) -> list[Layer]:
-        """The queries, keys and attention inputs of each layer that has attention, for a text given by its token ids.
-
-        Call `eval()` before, so that there is no dropout.
-        """
+        """The queries, keys and attention inputs of each layer with attention, on one text; call `eval()` before."""
         x, layers = self.embed(torch.tensor([list(tokens)])), []
         for number, layer in enumerate(self.layers, start=1):
             if layer.attention is not None:
@@ -192,7 +175,7 @@ class GPT(nn.Module):
 
 
 def initialise(module: nn.Module) -> None:
-    """Initialise a linear or embedding module as in GPT-2 and BERT: normal weights of deviation 0.02, zero biases."""
+    """GPT-2's and BERT's initialisation: normal weights of deviation 0.02, zero biases."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear) and module.bias is not None:
@@ -200,7 +183,7 @@ def initialise(module: nn.Module) -> None:
 
 
 def without_attention(network: nn.Module) -> nn.Module:
-    """Remove attention, with its norms, from every layer of `network`, a GPT or a BERT, and return `network`."""
+    """Remove attention, with its norms, from every layer of a GPT or a BERT, and return the network."""
     for layer in network.layers:
         layer.leave_out_attention()
     return network

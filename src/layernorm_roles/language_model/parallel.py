@@ -42,9 +42,6 @@ def shares(n: int) -> list[slice]:
 
 
 def each(function: Callable[[slice], Result], parts: Iterable[slice]) -> list[Result]:
-    """Call `function` with each slice in `parts`, on all threads, and return the results in the order of `parts`.
-
-    `function` gets a slice and runs a compiled kernel.
-    """
+    """What `function`, which runs a compiled kernel, returns for each slice, in their order; on all threads."""
     with compilation_notice("the language models' kernels", seconds=8):
         return list((_pool.map if _pool else map)(function, parts))

@@ -39,11 +39,10 @@ class LanguageModelRun:
 
     @classmethod
     def of_plan(cls, plan: Mapping[str, Any], manifest: str | Path) -> "list[LanguageModelRun]":
-        """The runs that one process of the workflow trains or measures, in the order in which `plan` lists them.
+        """The runs that one process trains or measures, in the order in which `plan` lists them.
 
-        `settings` in the plan are the settings that all runs share. Each entry of `runs` in the plan has the keys name,
-        model, variant, norm, seed and the columns of `POINT`. `manifest` is the path of the text's manifest; the text's
-        other files lie beside it.
+        `settings` in the plan are those that all runs share; each of its `runs` has the keys name, model, variant,
+        norm, seed and the columns of `POINT`. The text's other files lie beside its `manifest`.
         """
         text, settings, runs = PreparedText(Path(manifest).parent), plan["settings"], []
         of_architecture, _ = ARCHITECTURES[settings["architecture"]]
@@ -57,26 +56,21 @@ class LanguageModelRun:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that the run's result depends on, except the code, as a dictionary of JSON values.
-
-        Training resumes only from a checkpoint that agrees with it.
-        """
+        """All that the run's result depends on, except the code; checkpoints that differ are not used."""
         settings = self.settings.model_dump(mode="json")
         return {**self.columns, "norm": self.norm, "settings": settings, "text": self.text.content_hash()}
 
     @property
     def columns(self) -> dict[str, str | int]:
-        """A dictionary with the run's values in the columns model, variant and seed of tables."""
         return {"model": self.model, "variant": self.variant, "seed": self.seed}
 
     @property
     def point(self) -> dict[str, int | float]:
-        """The run's values in the columns of `POINT`, which distinguish runs of equal model, variant and seed."""
-        return {column: getattr(self.settings, key, 1.0) for column, key in POINT.items()}
+        """What distinguishes runs of equal model, variant and seed, by the columns of `POINT`."""
+        return {column: getattr(self.settings, key) for column, key in POINT.items()}
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the text that the run's model is trained on."""
         return tokenizers.load(self.text.tokenizer)
 
     @property
@@ -87,7 +81,7 @@ class LanguageModelRun:
     @property
     def prefix(self) -> tuple[int, ...]:
         """The token ids that the model reads before every text: the class token's for a BERT, none for a GPT."""
-        return (self.vocabulary + bert.CLASS,) if self.settings.architecture == "bert" else ()
+        return (self.vocabulary + bert.CLASS,) * self.settings.class_tokens
 
     def contexts(self) -> pd.DataFrame:
         """The texts whose keys are tested for whether a query can select them, as rows of the table `contexts`.
@@ -110,10 +104,7 @@ class LanguageModelRun:
         return contexts
 
     def build_model(self, classes: int | None = None) -> model.GPT | bert.BERT:
-        """The model with its initial parameters, before training.
-
-        `classes` is the number of classes if the model classifies sentences; otherwise it is None.
-        """
+        """The model before training; `classes` is given if it classifies sentences."""
         _, build = ARCHITECTURES[self.settings.architecture]
         return build(self.settings, self.variant, self.norm, self.vocabulary, self.seed, classes)
 

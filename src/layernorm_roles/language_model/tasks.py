@@ -83,13 +83,13 @@ class NextToken(Task):
         self._starts = lru_cache(maxsize=1)(self._draw_starts)
 
     def batch(self, step: int) -> Batch:
-        """The training batch of a step: a tuple of one array, token ids (batch_size, context_length + 1)."""
+        """Token ids (batch_size, context_length + 1), in a tuple."""
         epoch, position = divmod(step, self.windows // self._size)
         chosen = self._starts(epoch)[position * self._size :][: self._size]
         return (self._windows(self._training, chosen),)
 
     def _draw_starts(self, epoch: int) -> Integer[np.ndarray, " windows"]:
-        """The positions in the training text at which an epoch's windows begin, in the order in which they are read."""
+        """Where an epoch's windows begin in the training text, in the order in which they are read."""
         rng = random_streams.generator(Stream.LANGUAGE_MODEL_BATCHES, self._seed, epoch)
         offset = rng.integers(self._length)
         return offset + rng.permutation(self.windows) * self._length
@@ -126,11 +126,7 @@ class MaskedTokens(Task):
         self.unigram_loss = unigram_loss(training, vocabulary, targets)
 
     def batch(self, step: int) -> Batch:
-        """The training batch of a step: token ids with masks, the positions to predict, and the true tokens there.
-
-        The shapes are (batch_size, context_length) for the token ids and (batch_size, masked) for the other two, where
-        `masked` is the number of tokens to predict in each sequence.
-        """
+        """Token ids with masks (batch_size, context_length); positions and tokens to predict (batch_size, masked)."""
         rng = random_streams.generator(Stream.MASKED_BATCHES, self._seed, step)
         return self._draw(self._training, rng)
 
@@ -174,11 +170,7 @@ class LabelledSentences(Task):
         self._order = lru_cache(maxsize=1)(self._draw_order)
 
     def batch(self, step: int) -> Batch:
-        """The training batch of a step: token ids, lengths and classes of sentences.
-
-        The shapes are (batch_size, context_length), (batch_size,) and (batch_size,). A length counts the class token,
-        but no padding.
-        """
+        """Token ids (batch_size, context_length), lengths with the class token but no padding, and classes."""
         epoch, position = divmod(step, len(self._training[0]) // self._size)
         rows = self._order(epoch)[position * self._size :][: self._size]
         return tuple(part[rows] for part in self._training)
@@ -226,9 +218,7 @@ def unigram_loss(training: TokenStream, vocabulary: int, tokens: Integer[np.ndar
 
 def task_type(settings: GPTSettings | BERTSettings) -> type[NextToken | MaskedTokens | LabelledSentences]:
     """The class of training tasks, a subclass of `Task`, for a language model with these settings."""
-    if isinstance(settings, GPTSettings):
-        return NextToken
-    return MaskedTokens if settings.task == "masked" else LabelledSentences
+    return {"next": NextToken, "masked": MaskedTokens, "labelled": LabelledSentences}[settings.task]
 
 
 def build(
@@ -244,12 +234,14 @@ def build(
     downloaded. Raises ValueError if a file is missing, damaged or too short.
     """
     kind = task_type(settings)
-    if kind is LabelledSentences:
-        parts = (documents.labelled(source, downloads) for source in (settings.training, settings.validation))
+    if settings.labelled_sources:
+        parts = (documents.labelled(source, downloads) for source in settings.labelled_sources)
         return LabelledSentences(*parts, tokenizer, settings, seed)
     vocabulary = tokenizer.get_vocab_size()
-    window = settings.context_length - (kind is MaskedTokens)
-    streams = [read_stream(text.tokens(part), vocabulary, window) for part in ("training", "validation")]
+    streams = [
+        read_stream(text.tokens(part), vocabulary, settings.longest_text)
+        for part in ("training", "validation")
+    ]
     if kind is MaskedTokens:
         return MaskedTokens(*streams, vocabulary, settings, seed, text.seed)
     return NextToken(*streams, vocabulary, settings, seed)

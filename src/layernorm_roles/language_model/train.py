@@ -18,12 +18,11 @@ from torch import Tensor, nn
 from layernorm_roles import random_streams, store
 from layernorm_roles.checkpoint import Checkpoint, save
 from layernorm_roles.divergence import rows_after_divergence
-from layernorm_roles.gpu.agreement import derivatives
-from layernorm_roles.gpu.device import Device, open_device
+from layernorm_roles.gpu.device import Device, on_device, open_device
 from layernorm_roles.language_model import parallel, tasks
 from layernorm_roles.language_model.diagnostics import diagnose
 from layernorm_roles.language_model.runs import LanguageModelRun
-from layernorm_roles.language_model.tasks import Batch, Task
+from layernorm_roles.language_model.tasks import Task
 from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken
 from layernorm_roles.provenance import provenance
 from layernorm_roles.script import Progress, naming
@@ -75,7 +74,7 @@ def train_batch(
             with naming(f"language_model.{run.model}"):
                 task = tasks.build(run.settings, run.text, run.tokenizer, run.seed, downloads)
             model = run.build_model(task.classes)
-            device.compare(partial(derivatives, model, task.validation[0]), run.name)
+            device.compare(model, task.validation[0], run.name)
             results.append(train(model, task, run.settings, run.seed, device, checkpoints[-1], run.name))
     done = [*zip(runs, results, strict=True)]
     weights = {
@@ -142,7 +141,7 @@ def train(
 
 
 class _Training:
-    """The state of a training in progress: model, optimiser, number of steps taken, and rows of its tables so far."""
+    """A training in progress: model, optimiser, number of steps taken, and rows of its tables so far."""
 
     def __init__(
         self, model: nn.Module, task: Task, settings: GPTSettings | BERTSettings, device: str, title: str
@@ -152,7 +151,7 @@ class _Training:
         self.step, self.rows, self.attention, self.diverged = 0, [], [], False
         self.began = time.monotonic()
         self.evaluations = _every(settings.evaluate_every, settings.steps)
-        every = settings.diagnose_every if isinstance(settings, GPTSettings) else None
+        every = settings.diagnose_every
         self.diagnoses = _every(every, settings.steps) | {0} if every else set()
         # Summed on the device: to read the loss at every step would make a GPU wait.
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
@@ -160,7 +159,8 @@ class _Training:
             model.parameters(),
             settings.learning_rate,
             settings.weight_decay,
-            **_of_optimiser(model, settings),
+            settings.adam_eps,
+            _factors(model, settings),
         )
 
     def go_on_from(self, checkpoint: Checkpoint) -> None:
@@ -175,12 +175,12 @@ class _Training:
         checkpoint.save(self.model, self.optimiser, progress)
 
     def take_step(self) -> None:
-        """Train on the next training batch. The first step also adds a row for the untrained model to the metrics."""
+        """Train on the next batch; the first step also adds a row for the untrained model to the metrics."""
         settings, untrained = self.settings, self.loss_of(self.model) if self.step == 0 else None
         self.optimiser.lr = linear_decay(
             settings.learning_rate, self.step, settings.rate_ends, settings.warmup
         )
-        loss = self.model.loss(*_on_device(self.task.batch(self.step), self.device))
+        loss = self.model.loss(*on_device(self.task.batch(self.step), self.device))
         self.model.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), settings.gradient_clip)
@@ -191,28 +191,21 @@ class _Training:
         self.step += 1
 
     def measure(self) -> dict[str, float | int]:
-        """Evaluate the model, append a row to the table of metrics, and return the row.
-
-        Its losses are the mean training loss since the row before, and the validation loss, both in nats.
-        """
+        """Append a row of the mean training loss since the row before and the validation loss, and return it."""
         self.add_row(self.loss_sum.item() / (self.step - self.rows[-1]["step"]), self.loss_of(self.model))
         self.loss_sum.zero_()
         return self.rows[-1]
 
     def diagnose(self) -> None:
-        """Measure what attention contributes, if the settings ask for it at this step.
-
-        The results are appended to the rows of the table language_model_attention.
-        """
+        """Measure what attention contributes, if the settings ask for it at this step."""
         if self.step in self.diagnoses:
             found = diagnose(self.model, self.task.validation, self.loss_of)
             self.attention += [{"step": self.step, **row} for row in found]
 
     def add_row(self, train_loss: float, valid_loss: float) -> None:
-        """Append a row with this step's training and validation loss, in nats, to the table of metrics.
+        """Append a row of the table of metrics or, if a loss is not finite, infinite rows from here to the end.
 
-        If a loss is not finite, the training is marked as diverged, and this and all later evaluations become rows with
-        infinite losses. Raises ValueError if a loss is not finite in the first row.
+        Raises ValueError if a loss is not finite in the first row.
         """
         if np.isfinite([train_loss, valid_loss]).all():
             losses = {"train_loss": train_loss, "valid_loss": valid_loss}
@@ -224,23 +217,19 @@ class _Training:
             self.diverged = True
 
     def at(self, step: int) -> dict[str, float | int]:
-        """The columns of the table of metrics that are not losses, at a step: step, tokens read, learning rate."""
+        """The columns of the table of metrics that are not losses."""
         settings = self.settings
         tokens = step * settings.batch_size * settings.context_length  # padding and class tokens included
         learning_rate = rate_taken(settings.learning_rate, step, settings.rate_ends, settings.warmup)
         return {"step": step, "tokens": tokens, "learning_rate": learning_rate}
 
 
-def _of_optimiser(model: nn.Module, settings: GPTSettings | BERTSettings) -> dict[str, Any]:
-    """The arguments of `AdamW` that a GPT's settings decide: eps, and the factor on the rate of W_Q and W_K."""
-    if not isinstance(settings, GPTSettings):
-        return {}
+def _factors(model: nn.Module, settings: GPTSettings | BERTSettings) -> dict[nn.Parameter, tuple[int, float]]:
+    """The argument `factors` of `AdamW`: the factor on the rate of W_Q and W_K, the first rows of the fused matrix."""
     if settings.query_key_rate == 1:
-        return {"eps": settings.adam_eps}
-    # The first rows of the fused matrix are W_Q, then W_K.
-    rows = 2 * settings.d_model, settings.query_key_rate
+        return {}
     attentions = (layer.attention for layer in model.layers if layer.attention is not None)
-    return {"eps": settings.adam_eps, "factors": {each.qkv.weight: rows for each in attentions}}
+    return {each.qkv.weight: (2 * settings.d_model, settings.query_key_rate) for each in attentions}
 
 
 def _every(number: int, last: int) -> set[int]:
@@ -249,15 +238,8 @@ def _every(number: int, last: int) -> set[int]:
 
 @torch.no_grad()
 def validation_loss(model: nn.Module, task: Task, device: str) -> float:
-    """The model's mean loss, in nats, over the task's validation batches, without dropout.
-
-    `device` is the name of the device on which the model is, "cpu" or "cuda".
-    """
+    """The model's mean loss, in nats, over the task's validation batches, without dropout; `device` has the model."""
     model.eval()
-    losses = [model.loss(*_on_device(batch, device)).item() for batch in task.validation]
+    losses = [model.loss(*on_device(batch, device)).item() for batch in task.validation]
     model.train()
     return float(np.average(losses, weights=[len(batch[0]) for batch in task.validation]))
-
-
-def _on_device(batch: Batch, device: str) -> tuple[Tensor, ...]:
-    return tuple(torch.from_numpy(array).to(device) for array in batch)

@@ -22,11 +22,11 @@ from layernorm_roles.settings.base import (
     refuse_indivisible,
 )
 from layernorm_roles.settings.text import Source
-from layernorm_roles.variants import BERT_VARIANTS, NO_ATTENTION_VARIANT
+from layernorm_roles.variants import BERT_VARIANTS, NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT, maps
 
 POINT = {"base_learning_rate": "learning_rate", "steps": "steps", "query_key_rate": "query_key_rate"}
 """The keys of a language model that may hold a list of values to train with, by the column of result tables that holds
-the value of a training run. A BERT has no query_key_rate: the column is 1 there."""
+the value of a training run."""
 
 _Eps = Annotated[Real, Field(ge=0, le=1)]
 _Factor = Annotated[Real, Field(gt=0, le=1e6)]
@@ -40,6 +40,8 @@ class _LanguageModel(Section):
     """The kinds of text, "long" or "sentences", on which it is tested which attention keys a query can select."""
     class_tokens: ClassVar[int]
     """The number of tokens that the model puts before a text."""
+    pre_norm: ClassVar[bool]
+    """Whether the norm precedes attention, so that ceilings behind it can be computed and activations be sampled."""
     text: Identifier
     """Name of the entry of the section `text` on which the model is trained and its attention keys are tested."""
     layers: Size
@@ -70,12 +72,27 @@ class _LanguageModel(Section):
     @property
     def rate_ends(self) -> int:
         """The optimiser step at which the learning rate, which falls linearly, reaches 0."""
-        return getattr(self, "schedule_steps", None) or self.steps
+        return self.schedule_steps or self.steps
 
     @property
     def longest_text(self) -> int:
         """The largest number of tokens of a text that fits the model; BERT's class token is not counted."""
         return self.context_length - self.class_tokens
+
+    @property
+    def labelled_sources(self) -> tuple[Source, ...]:
+        """The sources of labelled sentences for training and for validation; empty if the model predicts tokens."""
+        return ()
+
+    def sites(self, variant: str, norm: str) -> tuple[str, ...]:
+        """The places in a layer whose vectors are tested, as keys, for whether some query can select them.
+
+        They are "before_norm" (the residual stream), "after_norm" (the input of attention) and "head" (the heads'
+        keys). Where a built-in norm before attention, without learned parameters, has scaled the vectors to one length,
+        "after_norm_exact" and "head_exact" are added: the vectors as they would be with eps = 0. `variant` is the
+        variant's name in config.yaml, `norm` its name for `norms.build_pair`.
+        """
+        return ("before_norm", "after_norm", "head")
 
     @model_validator(mode="after")
     def _heads_divide_d_model(self):
@@ -86,7 +103,9 @@ class _LanguageModel(Section):
 class GPTSettings(_LanguageModel):
     """The settings of a training of a GPT-2, except for the variant of the norm before attention and the seed."""
 
-    reads, class_tokens = ("long", "sentences"), 0
+    reads, class_tokens, pre_norm = ("long", "sentences"), 0, True
+    task: ClassVar[str] = "next"
+    """The task is to predict the next token."""
 
     architecture: Literal["gpt"]
     """gpt: GPT-2, which predicts the next token."""
@@ -109,6 +128,19 @@ class GPTSettings(_LanguageModel):
     schedule_steps: Steps | None
     """Optimiser step at which the learning rate reaches 0, if training ends before; null: the last step."""
 
+    @property
+    def hidden(self) -> int:
+        """Hidden units of each layer's feed-forward network."""
+        return 4 * self.d_model
+
+    def sites(self, variant: str, norm: str) -> tuple[str, ...]:
+        sites = super().sites(variant, norm)
+        if variant == QUERY_KEY_VARIANT:
+            return (*sites, "after_norm_exact", "head_exact")
+        built_in = maps(norm)
+        exact = built_in and built_in[0].scales and built_in[0].learns == "nothing"
+        return (*sites, "after_norm_exact") if exact else sites
+
     @model_validator(mode="after")
     def _schedule_covers_the_steps(self):
         steps = max(self.steps) if isinstance(self.steps, tuple) else self.steps
@@ -125,7 +157,11 @@ class BERTSettings(_LanguageModel):
     `no_attention`, whose layers have only the feed-forward network and the LayerNorm after it.
     """
 
-    reads, class_tokens = ("sentences",), 1
+    reads, class_tokens, pre_norm = ("sentences",), 1, False
+    diagnose_every: ClassVar[None] = None
+    query_key_rate: ClassVar[float] = 1.0
+    adam_eps: ClassVar[float] = 1e-8
+    schedule_steps: ClassVar[None] = None
 
     architecture: Literal["bert"]
     """bert: BERT, which predicts masked tokens or the classes of sentences."""
@@ -141,6 +177,15 @@ class BERTSettings(_LanguageModel):
     """Source of the sentences and classes for validation, if task is labelled: of kind hub, with a label_column."""
     validation_batches: Size
     """Number of batches over which the validation loss is computed, if task is masked."""
+
+    @property
+    def hidden(self) -> int:
+        """Hidden units of each layer's feed-forward network."""
+        return self.d_ff
+
+    @property
+    def labelled_sources(self) -> tuple[Source, ...]:
+        return (self.training, self.validation) if self.task == "labelled" else ()
 
     @model_validator(mode="after")
     def _labelled_sentences_have_sources(self):
@@ -208,6 +253,9 @@ class BERTModel(_Runs, BERTSettings):
 
     seeds: dict[Literal[tuple(BERT_VARIANTS)], NumberOrSeeds]
     """Number or list of seeds of the training runs of each variant, by its name; 0 or null: no such run."""
+    query_key_rate: ClassVar[tuple[float, ...]] = (1.0,)
+    ceiling_seeds: ClassVar[int] = 0
+    ceiling_contexts: ClassVar[int] = 0
 
 
 LanguageModel = Annotated[GPTModel | BERTModel, Field(discriminator="architecture")]
