@@ -254,25 +254,6 @@ def test_a_command_that_a_text_shows_means_the_reproduction():
         assert exhibits.command_options(name, PRESETS) == (file and f" --configfile {file}")
 
 
-def test_results_without_verdicts_and_ones_own_are_nothing_to_compare_with(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    files = [f"{name}/settings.json" for name in ("begun", "done", "mine")]
-    for file in (*files, *(f"{name}/parquet/claims.parquet" for name in ("done", "mine", "torn"))):
-        make(tmp_path / "results" / file)
-    assert {exhibits.to_compare(name, "mine") for name in ("done", "results/done")} == {"results/done"}
-    for name in ("nowhere", "begun", "torn", "mine", "results/../results/mine"):
-        with pytest.raises(ValueError, match=f"against = '{name}': expected another .*: done, torn$"):
-            exhibits.to_compare(name, "mine")
-
-
-NONE = dict.fromkeys(BUILT_IN)
-MINE = {"like": "d8", "seeds": {"scale": 3, "none": 0, "dynamic_tanh": 1}, "runs_per_job": 2}
-ALONE = {"like": "d3", "seeds": {"layernorm": 2, "projected_qk": 1}, "runs_per_job": 1}
-ALONE |= {"d_model": [3, 5], "learning_rate": ["1e-3", 0.1]}
-OVERLAY = {"name": "mine", "first_seed": 7, "norms": {"dynamic_tanh": "examples.dynamic_tanh:DynamicTanh"}}
-AT = "d_model_8/base_learning_rate_0.001"
-
-
 @pytest.fixture(autouse=True)
 def here(monkeypatch):
     monkeypatch.chdir(ROOT)

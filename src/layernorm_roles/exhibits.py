@@ -53,18 +53,6 @@ class Exhibits:
         groups = shown.groups_of(self.plain, self.tables) if self.tables else []
         return {group.name: group for group in groups}
 
-    @cached_property
-    def verdicts(self) -> dict[str, dict[str, str]]:
-        """The verdict on each claim and the measured number with its 95 % interval, by the name of the claim.
-
-        Each value is a dictionary of texts with the keys verdict, measured, ci_low and ci_high, from tables/claims.csv.
-        Without this file the result is empty. Raises ValueError if the file is damaged.
-        """
-        file = Path(self.folder, "tables/claims.csv")
-        lines = files.read_bytes(file).decode().splitlines(keepends=True) if file.is_file() else []
-        names = ("verdict", "measured", "ci_low", "ci_high")
-        return {row["claim"]: {name: row[name] for name in names} for row in csv.DictReader(lines)}
-
     def ending(self) -> list[str]:
         """Two lines to print when a workflow ends: how many claims have each verdict, and the path of the report.
 
@@ -73,7 +61,8 @@ class Exhibits:
         report = Path(self.folder, "report.html")
         if not report.is_file():
             return []
-        claims = Counter(claim["verdict"] for claim in self.verdicts.values())
+        rows = csv.DictReader(files.read_bytes(Path(self.folder, "tables/claims.csv")).decode().splitlines())
+        claims = Counter(row["verdict"] for row in rows)
         words = ", ".join(f"{number:,} {verdict}" for verdict, number in claims.most_common())
         return [f"{self.folder}: {claims.total():,} claims: {words}", f"The report: {report}"]
 
@@ -119,16 +108,14 @@ def plans(
     of: Exhibits,
     sources: Sources,
     options: str,
-    kept: Mapping[str, Mapping[str, str]],
     jobs: Mapping[str, Iterable[str]] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """The plans, by job name, of the jobs that judge claims, make figures and tables for readers, and write pages.
 
     A plan has all that a job's result depends on. `of` are the exhibits of the results. `sources` has a pair for each
-    Parquet table, by its name: the job or file that the table comes from, and a hash of its content. `options` follow the
-    target in the `snakemake` commands on the report's page. `kept` has, by claim, what results/published/ found, to be
-    shown beside claims that are not tested here: texts with the keys verdict, measured, ci_low and ci_high. `jobs` has,
-    by job name, the groups of figures and tables that a job makes; by default each group has a job.
+    Parquet table, by its name: the job or file that the table comes from, and a hash of its content. `options` follow
+    the target in the `snakemake` commands on the report's page. `jobs` has, by job name, the groups of figures and
+    tables that a job makes; by default each group has a job.
     """
     settings = dict(of.plain)
     made = {"claims": plan.plan("claims", "claims", dict(sources.values()))}
@@ -136,8 +123,7 @@ def plans(
     for job, names in (jobs or {f"draw/{name}": [name] for name in of.groups}).items():
         groups = [of.groups[name] for name in names]
         reads = dict(judged[table] for group in groups for table in group.inputs)
-        of_claims = {"kept": kept} if kept and "verdicts" in names else {}
-        made[job] = plan.plan("draw", job, reads, groups=[*names], settings=settings, **of_claims)
+        made[job] = plan.plan("draw", job, reads, groups=[*names], settings=settings)
     pictures = {job: plan.hash_of(each) for job, each in made.items() if job != "claims"}
     made["page"] = plan.plan(
         "page",
@@ -147,7 +133,6 @@ def plans(
         options=options,
         tables=[*judged],
         figures=[Path(file).stem for file in of.pictures],
-        kept=kept,
     )
     return made
 
@@ -160,25 +145,7 @@ def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
     """
     paths = zip(kept.tables, kept.results, strict=True)
     sources = {table: (f"parquet/{table}", files.recorded(path) or "") for table, path in paths}
-    return plans(kept, sources, "", {}, {"draw": kept.groups})
-
-
-def to_compare(name: Any, own: str) -> str:
-    """The path of the folder of results with which results/<own>/ is to be compared.
-
-    It is `name` if that contains a slash, else results/<name>/. Raises ValueError if settings.json or the table claims
-    is missing there, or if the folder is results/<own>/ itself.
-    """
-    name = str(name)
-    finished = sorted(path.parents[1].name for path in Path("results").glob("*/parquet/claims.parquet"))
-    folder = Path(name) if "/" in name else Path("results") / name
-    lacking = [each for each in ("settings.json", "parquet/claims.parquet") if not (folder / each).is_file()]
-    if lacking or folder.resolve() == Path("results", own).resolve():
-        known = ", ".join(each for each in finished if each != own) or "none is there"
-        raise ValueError(
-            f"against = {name!r}: expected another finished reproduction, by its path or in results/: {known}"
-        )
-    return str(folder)
+    return plans(kept, sources, "", {"draw": kept.groups})
 
 
 def command_options(name: str, presets: str | Path) -> str:

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from layernorm_roles import batches, catalogue, exhibits, files, plan, source_code
 from layernorm_roles.batches import Batch
 from layernorm_roles.reproduction import Reproduction
-from layernorm_roles.settings.reproduction import KEPT
 from layernorm_roles.settings.statements import PLACEMENTS
 
 Plans = dict[str, dict[str, Any]]
@@ -39,9 +37,8 @@ def plans_of(of: Reproduction) -> Plans:
     add("settings", "settings", settings=of.plain)
     add("durations", "durations", made_by.values())
     sources = {table: (job, plan.hash_of(planned[job])) for table, job in made_by.items()}
-    kept = exhibits.Exhibits.kept(Path("results", KEPT))
     options = exhibits.command_options(of.settings.name, of.presets)
-    planned |= exhibits.plans(of.exhibits, sources, options, kept.verdicts)
+    planned |= exhibits.plans(of.exhibits, sources, options)
     return planned
 
 

@@ -172,7 +172,7 @@ it has variants with seeds beside the one named, or lacks that one.
 
 
 def _made(settings: Mapping[str, Any], figure: Figure) -> list[Figure]:
-    """The figure, or with `figure.each` one of every experiment, if the settings behind some results are as it needs."""
+    """The figure, or with `figure.each` one an experiment, if the settings behind some results are as it needs."""
     section = settings.get(figure.group) or {}
     if norms := figure.needs.get("norms"):  # those of random keys, which are no experiments
         return [figure] if not section or {*section["norms"]}.intersection(norms) else []

@@ -40,10 +40,8 @@ try:
     # Of a repeated key Snakemake keeps the last value. A version that no longer tells the files would only do so again.
     for FILE in getattr(workflow, "overwrite_configfiles", ()):
         yaml_files.read(FILE)
-    # `--config against=NAME` says for the target compare what to compare with; it is no setting of a reproduction.
-    SET = {key: value for key, value in config.items() if key != "against"}
     THIS = reproduction.Reproduction(
-        reproduction.configured(REPOSITORY / "config.yaml", SET), REPOSITORY / "workflow/presets"
+        reproduction.configured(REPOSITORY / "config.yaml", config), REPOSITORY / "workflow/presets"
     )
     RUN = THIS.folder
     reproduction.refuse_read_only(RUN, REPOSITORY / "Snakefile")
@@ -54,7 +52,6 @@ try:
         PLANS[KEPT.name] = exhibits.plans_of_kept(KEPT)
     for NAME in PLANS:
         plan.write(f"results/{NAME}", PLANS[NAME])
-    AGAINST = exhibits.to_compare(config["against"], THIS.settings.name) if "against" in config else None
 except (ValueError, OSError) as fault:
     sys.exit(f"\nerror: {fault}\n")
 

@@ -122,19 +122,7 @@ rule published_figures:
         "../scripts/draw.py"
 
 
-# `compare`, `publish` and `check` have no inputs, so that an unfinished reproduction is refused instead of finished.
-rule compare:
-    """Put the verdicts of finished results beside those of others, with --config against=published."""
-    log:
-        f"{RUN}/logs/compare.log",
-    localrule: True
-    params:
-        folder=lambda wildcards: RUN,
-        against=AGAINST,
-    script:
-        "../scripts/compare.py"
-
-
+# `publish` and `check` have no inputs, so that an unfinished reproduction is refused instead of finished.
 rule publish:
     """Replace results/published/, by these results, which must be finished."""
     log:

@@ -7,4 +7,4 @@ with job(snakemake) as plan:
 
     given = {Path(path).stem: path for path in snakemake.input.tables}
     given["figures"] = snakemake.input.figures
-    page.write(plan, given, snakemake.output.report, snakemake.output.findings)
+    page.write(plan, given, snakemake.output.report, snakemake.output.findings, snakemake.output.markdown)

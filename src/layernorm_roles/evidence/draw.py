@@ -25,13 +25,11 @@ def draw(name: str, tables: Mapping[str, Any], settings: Mapping[str, Any]) -> A
 def draw_groups(plan: Mapping[str, Any], tables: Iterable[str | Path], outputs: Iterable[str | Path]) -> None:
     """Write the figures and tables of a plan's groups of exhibits, as far as their files are among `outputs`.
 
-    `plan` has the names of the `groups`, the reproduction's `settings` and, if there are any, the kept reproduction's
-    verdicts under `kept`. `tables` are Parquet files, each named like its table.
+    `plan` has the names of the `groups` and the reproduction's `settings`. `tables` are Parquet files, named like their
+    tables.
     """
     legends.name_scaled(plan["settings"].get("norms", {}))
     frames = {path.stem: store.read(path, path.stem) for path in map(Path, tables)}
-    if "claims" in frames:
-        frames["claims"].attrs["kept"] = plan.get("kept", {})
     wanted = {f"{path.parent.name}/{path.name}": path for path in map(Path, outputs)}
     for group in shown.groups_of(plan["settings"], frames):
         for exhibit in (*group.figures, *group.tables) if group.name in plan["groups"] else ():

@@ -28,7 +28,7 @@ HOMES = {name: claim for claim in claims.CLAIMS for name in (claim.name, *claim.
 """The claim by its name and by those of its variations, which are called without any tables, too."""
 
 
-def tested(name: str, tables: dict[str, pd.DataFrame]) -> testing.Test:
+def outcome_of(name: str, tables: dict[str, pd.DataFrame]) -> testing.Test:
     """The test of a claim, or of a variation of a claim, as if it were not a primary one."""
     test = HOMES[name].test(tables)
     test = test if name == HOMES[name].name else test.variations[name][1]

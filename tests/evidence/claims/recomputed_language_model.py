@@ -138,7 +138,52 @@ def small_corner(t) -> str:
     return f"norm == 'none' and n == {bare.n.max()} and d == {bare.d.min()}"
 
 
+# Size as a learning rate
+
+
+def arm(t, table, model, variant, rate) -> pd.DataFrame:
+    rows = t[table]
+    rows = rows[
+        (rows.model == model) & (rows.variant == variant) & (rows.query_key_rate.round(3) == round(rate, 3))
+    ]
+    return rows[rows.step == rows.steps].drop_duplicates("seed").set_index("seed")
+
+
+def given_back(t) -> float:
+    """What uniform attention adds to a small LayerNorm's loss at the paper's rate, times 35 minus as it is."""
+    own = partial(arm, t, "language_model_attention", "step_size_paper_small", "layernorm_shrunk")
+    return (own(35.355339).zero_scores_worth - own(1.0).zero_scores_worth).mean()
+
+
+def above_layernorm(t) -> float:
+    small = arm(t, "language_model_metrics", "step_size_paper_small", "layernorm_shrunk", 35.355339)
+    large = arm(t, "language_model_metrics", "step_size_paper_layernorm", "layernorm", 1.0)
+    return (small.valid_loss - large.valid_loss).mean()
+
+
+def third_of_the_rate(t) -> float:
+    """Loss at a product of 0.316 minus that at 1, mean over four sizes and the five seeds that all have."""
+    models = "step_size_bytes_"
+    pairs = [
+        (("law_1", "layernorm", 0.31622777), ("layernorm", "layernorm", 1.0)),
+        (("law_316", "qk_316", 1.0), ("law_316", "qk_316", 3.1622777)),
+        (("law_100", "qk_100", 3.1622777), ("law_100", "qk_100", 10.0)),
+        (("law_028", "shrunk_qk", 11.18034), ("small", "shrunk_qk", 35.355339)),
+    ]
+    gaps = []
+    for pair in pairs:
+        slow, fast = (
+            arm(t, "language_model_metrics", models + name, variant, rate).valid_loss
+            for name, variant, rate in pair
+        )
+        gaps.append((slow - fast)[lambda gap: gap.index < 60_005])
+    return pd.concat(gaps, axis=1).mean(axis=1).mean()
+
+
 RECOMPUTED = {
+    "rate_not_size": given_back,
+    "restored": above_layernorm,
+    "one_curve": third_of_the_rate,
     "attention_learnt": learnt,
     "random_keys": lambda t: matrices(t, small_corner(t)),
     "random_keys_layernorm": lambda t: matrices(t, "norm == 'layernorm'"),

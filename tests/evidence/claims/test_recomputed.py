@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from judging import HOMES, MODULES, RECOMPUTED, tested
+from judging import HOMES, MODULES, RECOMPUTED, outcome_of
 from kept import TABLES
 
 from layernorm_roles.evidence import claims
@@ -37,7 +37,7 @@ def judged() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 @pytest.mark.parametrize("name", sorted(RECOMPUTED))
 def test_both_computations_agree_on_the_kept_tables(name):
-    numbers = [row.number for row in tested(name, TABLES.of(claims.TABLES)).rows[:1]]
+    numbers = [row.number for row in outcome_of(name, TABLES.of(claims.TABLES)).rows[:1]]
     for number in numbers:
         assert RECOMPUTED[name](TABLES) == pytest.approx(number.shown().mean, rel=1e-6, abs=1e-9)
 

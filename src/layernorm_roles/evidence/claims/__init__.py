@@ -18,13 +18,14 @@ from layernorm_roles.evidence.claims import (
     majority,
     pretrained,
     random_keys,
+    step_size,
     testing,
 )
 from layernorm_roles.evidence.claims.testing import RATIO, Claim, Tables
 from layernorm_roles.provenance import joined
 from layernorm_roles.schemas import SCHEMAS
 
-_MODULES = (majority, random_keys, language_model, pretrained, documents)
+_MODULES = (majority, random_keys, language_model, step_size, pretrained, documents)
 CLAIMS: tuple[Claim, ...] = tuple(
     claim
     for module in _MODULES

@@ -49,7 +49,9 @@ BEFORE = "untrained "
 UNTRAINED = "untrained models"
 GEOMETRY = "Untrained models pass this test, too: it shows what geometry gives, and nothing that is learnt."
 
-TWO_LOOKS = "Intervals cover 97.5 %: the runs are of two sets of seeds, and the second was run after a look at the first."
+TWO_LOOKS = (
+    "Intervals cover 97.5 %: there are two sets of seeds, and the second was run after a look at the first."
+)
 LABELS = {"Reported": "paper_value", "Setting": "setting", "Statistic": "statistic", "Control": "control"}
 LABELS |= {"Rule": "rule"}
 """Labels of the sentences in a claim's docstring, and the fields of `Claim` that they fill."""
@@ -135,9 +137,13 @@ class Measured:
         return self.frame[name]
 
     def _words(self, name: Any) -> str:
+        """What a column is about, without the title."""
         before = str(name).startswith(BEFORE)
-        own = label(str(name).removeprefix(BEFORE)) if isinstance(name, str) else str(name)
-        return ", ".join(filter(None, [self.title, own if name != "" else ""])) + ", untrained" * before
+        own = label(name.removeprefix(BEFORE)) if isinstance(name, str) else str(name)
+        return own + ", untrained" * before
+
+    def _titled(self, words: str) -> str:
+        return ", ".join(filter(None, [self.title, words]))
 
     def one(self, name: Any) -> Number:
         """Return the mean of a column."""
@@ -150,7 +156,7 @@ class Measured:
             statistic = ", ".join(
                 filter(None, [statistic, f"{cases if estimate.mean else 0:,} of {cases:,}"])
             )
-        return Number(estimate, len(values), self._words(name), self.unit, statistic, worst)
+        return Number(estimate, len(values), self._titled(self._words(name)), self.unit, statistic, worst)
 
     def over(self, first: Any, second: Any, less: float = 0.0, than: tuple[Any, Any] = ("", "")) -> Number:
         """Return the mean of column `first` minus column `second`; of a ratio the mean logarithm of first over
@@ -166,7 +172,9 @@ class Measured:
             words += f", {'less' if less > 0 else 'plus'} {abs(less):g} times ({self._pair(*than)})"
         what = first if first != "layernorm" else second
         values = enough(values.dropna(), sentences(self.title, str(what)))
-        return Number(Estimate.of(values, self.level), len(values), words, self.unit, self.statistic)
+        return Number(
+            Estimate.of(values, self.level), len(values), self._titled(words), self.unit, self.statistic
+        )
 
     minus = over
 
@@ -222,7 +230,9 @@ ASKED = {
     "at_most": Question("at most {}", rules.at_most),
     "below": Question("below {}", rules.at_most),
     "within": Question("within ±{}", _between),
-    "further_than": Question("more than {}, up or down", lambda each, least: rules.above(abs(each), least)),
+    "further_than": Question(
+        "more than {}, up or down", lambda each, least: rules.above(abs(each), least), True
+    ),
     "no_further_than": Question("at most {}, up or down", lambda each, most: rules.at_most(abs(each), most)),
     # undecided keys counted
     "counted_at_most": Question("at most {}, undecided keys counted", rules.at_most),
@@ -354,7 +364,7 @@ class Test:
     def effect(
         self, number: Number, *, part: int | str = 0, words: str = "", alike: Mapping = {}, **asked: Any
     ) -> None:
-        """Compare what the claim says; `alike` has numbers, by whose they are, that readers are told of if they pass."""
+        """Compare what the claim says; `alike` has the same number of others, such as untrained models, by name."""
         self._add(number, "effect", part, words, alike, asked)
 
     def control(

@@ -1,7 +1,6 @@
 """Losses and attention of a language model at the paper's learning rate, by training step."""
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -60,7 +59,7 @@ def _differences(axes: Axes, runs: pd.DataFrame, column: str, looks: style.Looks
     if {*PAPER_SCALING} <= {*runs.variant}:
         axes.plot(1.04 * last, reported_gap(column), clip_on=False, zorder=5, **GAP)
     axes.set_xlim(0, 1.18 * last)
-    axes.set_xticks(np.linspace(0, last, 6))
+    axes.set_xticks([0, last // 2, last])
     axes.xaxis.set_major_formatter("{x:,.0f}")
     return at_last.groupby("variant").difference.mean()
 

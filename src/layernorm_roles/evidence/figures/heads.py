@@ -111,6 +111,12 @@ def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
     LayerNorm models are drawn. The tables are key_selectability and language_model_ceilings.
     """
     shares, reach = numbers.by_width(keys), numbers.shares_reached(ceilings[ceilings.variant == "layernorm"])
+    alike: dict[
+        int, int
+    ] = {}  # contexts whose mean lengths differ by less than a hundredth count as equally long
+    for n in sorted(shares.n_keys.unique()):
+        alike[n] = next((other for other in alike.values() if n < 1.01 * other), n)
+    shares = shares.assign(n_keys=shares.n_keys.map(alike))
     figure, (above, below) = plt.subplots(2, 2, figsize=(style.PAGE, 5.6), sharex=True, sharey="row")
     colours = dict(zip(sorted(shares.n_keys.unique()), cycle(SIZES)))
     laws = {n: dict(label=f"{n:,} Gaussian keys", color=colours[n], ls="--", lw=1.0) for n in colours}

@@ -33,7 +33,9 @@ PAPER_STEP = 50_000
 UNIGRAM = dict(label="token frequencies (unigram)", color="#808080", ls=":", lw=1.0)
 GAP = dict(label=f"paper, projection only − LayerNorm at step {PAPER_STEP:,}", mec=BUILT_IN[WITHOUT].colour)
 GAP |= style.PAPER_MARK
-GAP_LINE = dict(label=GAP["label"], color=BUILT_IN[WITHOUT].colour, ls=(0, (1, 3)), lw=1.2)
+GAP_LINE = dict(
+    label="paper’s difference at its last step", color=BUILT_IN[WITHOUT].colour, ls=(0, (1, 3)), lw=1.2
+)
 """Looks of the line at the loss of a model that knows the frequencies of the training tokens alone, of the mark of the
 difference between the losses that the paper reports, and of a line for it in a training that ends before its step."""
 

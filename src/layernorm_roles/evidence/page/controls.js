@@ -1,5 +1,5 @@
 "use strict";
-// The contents follow the reader, the table of claims can be filtered and sorted, and terms explain themselves.
+// The contents follow the reader, counts filter the table of claims, and terms explain themselves.
 
 // Contents: the section in view is marked, and its claims are listed.
 
@@ -22,38 +22,30 @@ function followReader() {
   mark();
 }
 
-// The table of claims
+// The table of claims: the counts above it choose rows, by kind and verdict, and the address keeps the choice.
 
 function chooseClaims() {
-  const form = document.querySelector("form.choose"), table = document.querySelector("table.verdicts");
-  const count = form.querySelector("output"), rows = [...table.querySelectorAll("tr.row")];
-  const bodies = new Map(rows.map((row) => [row, row.parentElement])), sorted = document.createElement("tbody");
-  const order = (name) => [...(form.elements[name]?.options ?? [])].map((option) => option.value);
-  const number = (text) => (text === "" ? -Infinity : Number(text));
-  const keys = {
-    verdict: (row) => order("verdict").indexOf(row.dataset.verdict),
-    source: (row) => order("source").indexOf(row.dataset.source),
-    effect: (row) => -number(row.dataset.effect),
-    runs: (row) => -number(row.dataset.runs),
-  };
+  const table = document.querySelector("table.claims"), note = document.querySelector("p.chosen");
+  const rows = [...table.querySelectorAll("tr.row")];
   const show = () => {
-    const chosen = (name) => form.elements[name]?.value ?? "";
-    const fits = (row) => ["verdict", "source"].every((name) => !chosen(name) || row.dataset[name] === chosen(name));
-    const key = keys[chosen("sort")], whole = Boolean(key || chosen("verdict") || chosen("source"));
-    const ordered = key ? [...rows].sort((a, b) => key(a) - key(b) || rows.indexOf(a) - rows.indexOf(b)) : rows;
-    for (const row of ordered) {
-      row.hidden = !fits(row);
-      (key ? sorted : bodies.get(row)).append(row);
+    const asked = [...new URLSearchParams(location.search)].filter(([name, value]) => name in rows[0].dataset && value);
+    const fits = (row) => asked.every(([name, value]) => row.dataset[name] === value);
+    for (const row of rows) row.hidden = !fits(row);
+    for (const body of table.tBodies) body.hidden = ![...body.querySelectorAll("tr.row")].some(fits);
+    note.hidden = !asked.length;
+    note.firstElementChild.textContent = `${rows.filter(fits).length} of ${rows.length} claims.`;
+    for (const link of document.querySelectorAll(".tally a")) {
+      link.toggleAttribute("aria-current", asked.length > 0 && link.search === location.search);
     }
-    table.append(sorted);
-    table.classList.toggle("chosen", whole);
-    for (const body of new Set(bodies.values())) body.hidden = ![...body.querySelectorAll("tr.row")].some(fits);
-    count.textContent = whole ? `${rows.filter(fits).length} of ${rows.length} claims` : "";
   };
-  form.hidden = false;
-  form.addEventListener("change", show);
-  form.addEventListener("submit", (event) => event.preventDefault());
-  show();
+  for (const link of document.querySelectorAll(".tally a, p.chosen a")) {
+    link.addEventListener("click", (event) => {
+      event.preventDefault();
+      history.replaceState(null, "", link.href);
+      show();
+    });
+  }
+  if (rows.length) show();
 }
 
 // Terms: their definition stands in the text, where their link leads; here it appears beside them as well.

@@ -1,4 +1,4 @@
-"""The pages report.html, every verdict with its evidence and provenance, and findings.html, the results in short."""
+"""The pages report.html, every claim with its evidence, and findings.html and findings.md, the results in short."""
 
 import struct
 from collections import Counter
@@ -8,71 +8,48 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup, escape
 
 from layernorm_roles import files, shown, store
-from layernorm_roles.evidence.claims.rules import MEANINGS
-from layernorm_roles.evidence.claims.testing import Claim
+from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
 from layernorm_roles.evidence.page import findings, sections, vectors
 from layernorm_roles.evidence.tables import readable
-from layernorm_roles.evidence.tables.typography import interval, number, typeset
-from layernorm_roles.evidence.tables.verdicts import judged, rows_of
+from layernorm_roles.evidence.tables.typography import typeset
+from layernorm_roles.evidence.tables.verdicts import Judged, judged
 
 TITLE = "What LayerNorm does for attention"
 OF_VERDICTS = "claims_forest"
-"""Name of the figure that shows verdicts, which a report without verdicts leaves out."""
-FOLDED = 12
-"""Tables of the report with more rows than this are folded until a reader opens them."""
+"""Name of the figure that shows verdicts, which stands below the tally."""
+LONGEST = 12
+"""Readable tables with more rows than this are linked from the report, not shown in it."""
+KINDS = {"paper": "The paper’s claims", "rest": "Questions of ours and other documents"}
+"""Heading of each of the two tallies, by its name in the address of the page."""
 
 Inputs = Mapping[str, str | Path | Sequence[str | Path]]
 """Paths of the files that pages are made from, by their names."""
 
 
-def write(plan: Mapping[str, Any], inputs: Inputs, out_report: str | Path, out_findings: str | Path) -> None:
-    """Write the two HTML pages of a reproduction: the report on all claims, and the findings.
+def write(
+    plan: Mapping[str, Any],
+    inputs: Inputs,
+    out_report: str | Path,
+    out_findings: str | Path,
+    out_markdown: str | Path,
+) -> None:
+    """Write the pages of a reproduction: the report on all claims, and the findings as HTML and as Markdown.
 
     `plan` has the reproduction's `settings`, the names of its `tables` and `figures` that the pages may show, and
-    `options`, the text that follows the target in snakemake commands on the pages. It may have `kept`, the verdicts of
-    results/published/ by claim, which stand beside claims that this reproduction leaves open. `inputs` has the path of
-    each table by name, the table claims included, and under "figures" the paths of PNG files. The pages link to these
-    in the folder figures/ beside them. Equal inputs give equal bytes.
+    `options`, the text that follows the target in snakemake commands on the pages. `inputs` has the path of each table
+    by name, the tables claims and comparisons included, and under "figures" the paths of PNG files. The pages link to
+    files in the folders figures/, tables/ and parquet/ beside them. Equal inputs give equal bytes.
     """
-    evidence, templates = _Evidence(Path(out_report).parent.name, plan, inputs), environment()
-    pages = {"report": (out_report, evidence.report()), "findings": (out_findings, evidence.findings())}
-    for name, (path, variables) in pages.items():
-        files.write_text(path, templates.get_template(f"{name}.html.j2").render(variables))
-
-
-def environment() -> Environment:
-    """Return the Jinja environment with which the HTML pages are rendered from their templates.
-
-    Templates can use the macros of parts.html.j2 as `structure`, and the filters math, readable and slug.
-    """
-    loader = FileSystemLoader(Path(__file__).parent, encoding="utf-8")
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    made.filters |= {"math": sections.mathematics, "readable": readable_html}
-    made.filters["slug"] = lambda words: words.replace(" ", "-")  # for classes and places of the page
-    made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    made.globals["structure"] = made.get_template("parts.html.j2").module
-    return made
-
-
-def readable_html(parts: Iterable[readable.Part], title: str) -> Markup:
-    """Return a readable table as HTML: paragraphs, lists of sentences, and tables that scroll sideways.
-
-    `parts` are the parts of a `Readable`; `title` names the scrolling regions for screen readers.
-    """
-    return Markup("\n".join(_html(part, title) for part in parts))
-
-
-def _html(part: readable.Part, title: str) -> str:
-    if isinstance(part, str):
-        return f'<p class="small">{escape(part)}</p>'
-    if isinstance(part, list):
-        return f'<ul class="sentences">{"".join(f"<li>{escape(each)}</li>" for each in part)}</ul>'
-    region = f'<div class="scroll" role="region" aria-label="Table: {escape(title)}" tabindex="0">'
-    return f"{region}\n{readable.html(part)}\n</div>"
+    evidence, templates = _Evidence(Path(out_report).parent.name, plan, inputs), sections.environment()
+    findings_of = evidence.findings()
+    for template, path, variables in (
+        ("report.html.j2", out_report, evidence.report()),
+        ("findings.html.j2", out_findings, findings_of),
+        ("findings.md.j2", out_markdown, findings_of),
+    ):
+        files.write_text(path, templates.get_template(template).render(variables))
 
 
 class _Evidence:
@@ -85,107 +62,102 @@ class _Evidence:
         self.pictures = {figure: pictures[figure] for figure in plan["figures"]}
         self.too_small = sections.too_small(plan["settings"])
         self._frame = cache(lambda table: store.read(self.tables[table], table))
-        self._frame("claims").attrs["kept"] = {} if self.too_small else plan.get("kept", {})
-        self.claims = judged(self._frame("claims"))
+        self.judged = judged(self._frame("claims"))
+        self.ran = {name: each for name, each in self.judged.items() if each.row.verdict != Verdict.NOT_RUN}
         self.provenance = {name: store.read_provenance(path) for name, path in sorted(self.tables.items())}
         self.placed: set[str] = set()
         """Places of the page that hold a figure or a table: a figure and a table may have one name."""
 
-    def report(self) -> dict[str, Any]:
-        """Return the variables of the template report.html.j2 by name, such as claims with figures and tables."""
-        cited = [sections.source_of(each.claim.source) for each in self.claims.values()]
-        views = vectors.views(self._frame("majority_vectors") if "majority_vectors" in self.tables else None)
+    def _common(self) -> dict[str, Any]:
+        """Return the variables that all pages have."""
+        frames = self._frame("claims"), self._frame("comparisons")
         return {
             "title": TITLE,
             "name": self.name,
+            "text": findings.TEXT,
+            "found": [] if self.too_small else findings.found(self.judged),
+            "exhibits": [] if self.too_small else findings.exhibits(*frames, self.pictures),
+            "not_run": [name for name in self.judged if name not in self.ran],
+            "too_small": self.too_small,
+            "commits": sections.values({"claims": self.provenance["claims"]}, "git_commit"),
+        }
+
+    def report(self) -> dict[str, Any]:
+        """Return the variables of the template report.html.j2 by name, such as claims with figures and tables."""
+        cited = [sections.source_of(each.claim.source) for each in self.ran.values()]
+        views = vectors.views(self._frame("majority_vectors") if "majority_vectors" in self.tables else None)
+        return self._common() | {
             "command": sections.command("", self.options),
             "device": ", ".join(sections.devices(self.provenance)),
-            "commits": sections.values(self.provenance, "git_commit"),
             "views": views,
             "vectors": {**vectors.BOX, "views": views},
-            "too_small": self.too_small,
             "overview": list(self._figures([OF_VERDICTS])),
-            "tally": self._tally(),
-            "any_kept": any(each.kept for each in self.claims.values()),
+            "tallies": self._tallies(),
             "sources": [source for source in sections.TEXTS["sources"] if source in cited],
             "meanings": {str(verdict): meaning for verdict, meaning in MEANINGS.items()},
-            "terms": sections.TEXTS["terms"],
-            "units": sections.TEXTS["units"],
+            "texts": sections.TEXTS,
             "parts": [self._part(part) for part in sections.TEXTS["parts"]],
             "provenance": [sections.provenance(self.provenance)],
-            "configs": sections.configurations(self.provenance),
         }
 
     def findings(self) -> dict[str, Any]:
-        """Return the variables of the template findings.html.j2 by name: sections, pictures, effects and others."""
-        decided, open_ = findings.sections(self.claims)
+        """Return the variables of the templates of the findings by name: sections, pictures, the claims and others."""
+        decided, open_ = findings.sections(self.judged)
         pictures = {}
         for section in decided:
             # A figure that two sections name stands in the first.
             wanted = [name for name in section.get("figures", []) if name in self.pictures]
             section["figures"] = [name for name in wanted if name not in pictures]
             pictures |= {name: self._picture(name) for name in section["figures"]}
-        return {
-            "title": TITLE,
-            "name": self.name,
-            "commits": sections.values({"claims": self.provenance["claims"]}, "git_commit"),
-            "too_small": self.too_small,
-            "text": findings.TEXT,
-            "sections": decided,
-            "undecided": open_,
-            "by_kept_run": findings.by_kept_run(self.claims),
-            "effects": findings.effects(self.claims),
-            "pictures": pictures,
-        }
+        claims = [self._brief(each) for each in self.ran.values()]
+        return self._common() | {"sections": decided, "open": open_, "pictures": pictures, "claims": claims}
 
-    def _tally(self) -> list[tuple[str, int]]:
-        counts = Counter(each.row.verdict for each in self.claims.values())
-        return [] if self.too_small else [(str(word), counts[word]) for word in MEANINGS if counts[word]]
+    def _tallies(self) -> list[tuple[str, str, list[tuple[str, int]]]]:
+        """Return the name, the heading and the counts by verdict of the paper's claims and of the others."""
+        counts = {kind: Counter() for kind in KINDS}
+        for each in self.judged.values():
+            counts[_kind(each)][each.row.verdict] += not self.too_small
+        words = map(str, MEANINGS)
+        words = [*words]
+        return [(k, KINDS[k], [(word, of[word]) for word in words if of[word]]) for k, of in counts.items()]
 
     def _part(self, part: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a part of report.yaml with its claims in groups, and figures of its subject that no claim shows."""
-        claims = [each.claim for each in self.claims.values()]
-        groups = sections.groups(claim for claim in claims if claim.part == part["name"])
-        # A claim that repeats one is folded, so a figure of both stands with the first: firsts are made before.
-        firsts = [self._claim(first) for first, *_ in groups]
-        again = [[self._claim(claim) for claim in others] for _, *others in groups]
-        used = {name for claim in claims for name in claim.figures}
+        """Return a part of report.yaml with its claims, and figures of its subject that no claim shows."""
+        own = [each for each in self.ran.values() if each.claim.part == part["name"]]
+        used = {name for each in own for name in each.claim.figures}
         of_part = [name for name in self.pictures if shown.FIGURES[name].group in part["shows"]]
-        return {
-            **part,
-            "groups": [{"first": first, "again": rest} for first, rest in zip(firsts, again, strict=True)],
-            "figures": [*self._figures(name for name in of_part if name not in used)],
-        }
+        made = {"claims": [self._claim(each) for each in own]}
+        return {**part, **made, "figures": [*self._figures(name for name in of_part if name not in used)]}
 
-    def _claim(self, claim: Claim) -> dict[str, Any]:
-        own, row = self.claims[claim.name], self.claims[claim.name].row
+    def _brief(self, own: Judged) -> dict[str, Any]:
+        """Return what the table of claims shows of a claim, as texts."""
+        row, claim = own.row, own.claim
         kind = "matrices" if claim.target == "random_keys" else "runs"
-        compared = rows_of(self._frame("comparisons"), claim.name) if "comparisons" in self.tables else []
         return {
             **row,
             "name": claim.name,
             "words": claim.name.replace("_", " "),
-            "again": claim.source.rpartition("; ")[2],
+            "kind": _kind(own),
             "verdict": "" if self.too_small else row.verdict,
-            "word": own.word,
-            "kept": own.kept,
             "from": sections.source_of(claim.source),
             "paper_value": typeset(row.paper_value),
-            "measured": number(row.measured),
-            "interval": interval(row.ci_low, row.ci_high),
-            "control_measured": number(row.control_measured),
-            "control_interval": interval(row.control_low, row.control_high),
+            "measured": own.measured,
+            "control_measured": own.control,
             "control_name": row.control.partition(";")[0],
-            "unit": typeset(claim.unit),
             "size": own.size,
-            "effect": "" if pd.isna(row.effect) else str(float(row.effect)).replace("inf", "Infinity"),
             "also_passed_by": typeset(row.also_passed_by),
             "runs": f"{row.n_seeds:,} {kind}" if row.n_seeds > 1 else "nothing is random",
+        }
+
+    def _claim(self, own: Judged) -> dict[str, Any]:
+        claim, row = own.claim, own.row
+        return self._brief(own) | {
             "rule": claim.rule,
+            "unit": typeset(claim.unit.strip()),
             "p_holm": "" if pd.isna(row.p_holm) else f"{row.p_holm:.2g}",
-            "comparisons": compared,
+            "comparisons": sections.compared(self._frame("comparisons"), claim.name),
             "figures": list(self._figures(claim.figures)),
-            "tables": list(self._tables(claim.shown)),
+            "tables": list(self._tables(claim.exhibits)),
             "command": sections.command(claim.target, self.options),
         }
 
@@ -201,26 +173,40 @@ class _Evidence:
             if f"table-{name}" in self.placed:
                 yield {"name": name, "title": table.title}
             elif self.tables.keys() >= {*table.inputs}:
-                self.placed.add(f"table-{name}")
                 parts = readable.make(table, {name: self._frame(name) for name in table.inputs}).parts
-                yield {
-                    "name": name,
-                    "title": table.title,
-                    "parts": parts,
-                    "folded": sum(len(part) for part in parts if isinstance(part, pd.DataFrame)) > FOLDED,
-                    "files": [f"tables/{name}.csv", *(f"parquet/{each}.parquet" for each in table.inputs)],
-                }
+                if long := sum(len(part) for part in parts if isinstance(part, pd.DataFrame)) > LONGEST:
+                    parts = []
+                else:
+                    self.placed.add(f"table-{name}")
+                inputs = [f"parquet/{each}.parquet" for each in table.inputs]
+                listed = [f"tables/{name}.md"] * long + [f"tables/{name}.csv", *inputs]
+                yield {"name": name, "title": table.title, "parts": parts, "files": listed}
 
     def _picture(self, name: str) -> dict[str, Any]:
         """Return a figure's caption and size, and where its picture and other files lie beside the page."""
         figure = shown.FIGURES[name]
+        module, _, function = figure.draw.partition(".")
+        caption = typeset(figure.caption)
         return {
             "name": name,
-            "caption": typeset(figure.caption),
+            "caption": caption,
+            "alt": _alt(caption),
             "files": [f"figures/{name}.pdf", *(f"parquet/{table}.parquet" for table in figure.inputs)],
+            "code": f"../../src/layernorm_roles/evidence/figures/{module}.py",
+            "function": function,
             "source": f"figures/{name}.png",
             **_size(files.read_bytes(self.pictures[name])),
         }
+
+
+def _kind(judged: Judged) -> str:
+    return "paper" if judged.row.kind == "paper" else "rest"
+
+
+def _alt(caption: str) -> str:
+    """Return the first sentence of a figure's caption, or the first two if that is short."""
+    first, _, rest = caption.partition(". ")
+    return first if len(first) > 40 or not rest else f"{first}. {rest.partition('. ')[0]}"
 
 
 def _size(png: bytes) -> dict[str, Any]:

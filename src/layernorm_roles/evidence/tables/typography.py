@@ -63,7 +63,7 @@ def estimate(mean: float, low: float, high: float, write: str | Callable[[float]
 
 def interval(low: float, high: float) -> str:
     """Return an interval as text in brackets, such as "[1.00, 3.00]"; empty if one of its ends is NaN."""
-    return "" if pd.isna(low) or pd.isna(high) else f"[{number(low)}, {number(high)}]"
+    return measured(np.nan, low, high)
 
 
 def with_unit(value: float, unit: str) -> str:
@@ -74,10 +74,25 @@ def with_unit(value: float, unit: str) -> str:
 def measured(mean: float, low: float, high: float, unit: str = "") -> str:
     """Return a number as text with its unit, and its interval in brackets; whichever is NaN is left out.
 
-    >>> measured(2.0, 1.0, 3.0, "×"), measured(2.0, np.nan, np.nan)
-    ('2.00× [1.00, 3.00]', '2.00')
+    All have the decimals of half the interval's length, which keeps two digits if they are below 36, else one (the
+    Particle Data Group's rule).
+
+    >>> measured(2.6051, 2.3035, 2.946, "×"), measured(-0.00333, -0.00695, 0.000291), measured(2.0, np.nan, np.nan)
+    ('2.61× [2.30, 2.95]', '−0.003 [−0.007, 0.000]', '2.00')
     """
-    return " ".join(filter(None, (with_unit(mean, unit), interval(low, high))))
+    if pd.isna(low) or pd.isna(high):
+        return with_unit(mean, unit)
+    write, half = number, (high - low) / 2
+    if np.isfinite(half) and 1e-4 <= half < 1e6:
+        power = int(np.floor(np.log10(half)))
+        decimals = max(0, (1 if half < 3.55 * 10.0**power else 0) - power)
+        write = lambda value: "0" if value == 0 else f"{value:,.{decimals}f}".replace("-", "−")  # noqa: E731
+    ends = f"[{', '.join(_unsigned_zero(write(end)) for end in (low, high))}]"
+    return ends if pd.isna(mean) else f"{_unsigned_zero(write(mean))}{typeset(unit)} {ends}"
+
+
+def _unsigned_zero(text: str) -> str:
+    return text if re.search("[1-9∞]", text) else text.removeprefix("−")
 
 
 def typeset(text: str | float | None) -> str:

@@ -1,7 +1,6 @@
 """The claims with their measured numbers, comparisons and verdicts as readers see them."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Optional
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -10,13 +9,13 @@ from layernorm_roles.evidence.claims import CLAIMS, on_common_scale
 from layernorm_roles.evidence.claims.rules import Verdict
 from layernorm_roles.evidence.claims.testing import Claim
 from layernorm_roles.evidence.tables.readable import Readable, grid
+from layernorm_roles.evidence.tables.scoreboard import scoreboard
 from layernorm_roles.evidence.tables.typography import MISSING, measured, typeset
 
-SEEN = (Verdict.REPRODUCED, Verdict.CONFOUNDED, Verdict.HOLDS)
-"""Verdicts by which an effect is there, beside which readers see if Holm's correction leaves it open."""
+__all__ = ["Judged", "claims", "judged", "scoreboard"]  # tables of the group verdicts are found here
 
-NOT_RUN = "not run here"
-"""What readers see in place of "not tested" where a reproduction has no runs for a claim."""
+SEEN = (Verdict.CONFOUNDED, Verdict.HOLDS)
+"""Verdicts by which an effect is there, beside which readers see if Holm's correction leaves it open."""
 
 
 class Judged(NamedTuple):
@@ -27,17 +26,6 @@ class Judged(NamedTuple):
 
     claim: Claim
     row: pd.Series
-    kept: Optional["Judged"] = None
-    """The kept reproduction's verdict on the claim, where it has one and this reproduction leaves the claim open."""
-
-    @property
-    def word(self) -> str:
-        """The claim's verdict as readers see it, such as "reproduced".
-
-        If the reproduction has no runs for the claim, "not run here" stands in place of "not tested".
-        """
-        not_run = self.row.verdict == Verdict.NOT_TESTED and self.row.n_seeds == 0
-        return NOT_RUN if not_run else self.row.verdict
 
     @property
     def measured(self) -> str:
@@ -64,33 +52,20 @@ class Judged(NamedTuple):
     def verdict(self) -> str:
         """The claim's verdict and its qualifications, as texts separated by semicolons.
 
-        They are models that pass the test, too, a corrected p above 0.05, and the kept reproduction's verdict.
+        They are models that pass the test, too, and a corrected p above 0.05.
         """
-        said = [self.word]
+        said = [str(self.row.verdict)]
         if pd.notna(self.row.also_passed_by):
             said.append(f"{self.row.also_passed_by} pass too")
         if self.row.verdict in SEEN and self.row.p_holm > 1 - LEVEL:
             said.append(f"p = {self.row.p_holm:.2g} with Holm's correction")
-        if self.kept:
-            said.append(f"kept run: {', '.join(filter(None, (self.kept.row.verdict, self.kept.measured)))}")
         return "; ".join(said)
 
 
 def judged(claims: pd.DataFrame) -> dict[str, Judged]:
-    """Return the claims in the table `claims`, with their numbers as texts, by name and in the order of the report.
-
-    `claims.attrs["kept"]` may have the kept reproduction's verdicts by claim, for claims that are "not tested" here.
-    """
-    rows, kept = on_common_scale(claims).set_index("claim"), claims.attrs.get("kept", {})
-    there = [(claim, rows.loc[claim.name]) for claim in CLAIMS if claim.name in rows.index]
-    return {claim.name: Judged(claim, row, _kept(claim, row, kept.get(claim.name))) for claim, row in there}
-
-
-def _kept(claim: Claim, row: pd.Series, kept: Mapping[str, str] | None) -> Judged | None:
-    if not kept or row.verdict != Verdict.NOT_TESTED or kept["verdict"] == Verdict.NOT_TESTED:
-        return None
-    numbers = {name: float(kept[name] or "nan") for name in ("measured", "ci_low", "ci_high")}
-    return Judged(claim, pd.Series({"verdict": kept["verdict"], **numbers}))
+    """Return the claims in the table `claims`, with their numbers as texts, by name and in the order of the report."""
+    rows = on_common_scale(claims).set_index("claim")
+    return {claim.name: Judged(claim, rows.loc[claim.name]) for claim in CLAIMS if claim.name in rows.index}
 
 
 def whole(value: float) -> str:
@@ -123,25 +98,3 @@ def claims(table: pd.DataFrame) -> Readable:
         "Effect over the reported one": lambda judged: judged.size or MISSING,
     }
     return Readable(table.drop(columns="setting"), [grid(judged(table).values(), cells, texts=7)])
-
-
-def rows_of(table: pd.DataFrame, claim: str) -> list[pd.DataFrame]:
-    """Return the comparisons behind the claim `claim` as a table of texts, in a list; without any the list is empty.
-
-    `table` is the Parquet table comparisons, as a data frame.
-    """
-
-    def found(row: Any) -> str:
-        unit = "" if pd.isna(row.unit) else row.unit
-        return measured(row.estimate, row.ci_low, row.ci_high, unit) or MISSING
-
-    cells = {
-        "comparison": lambda row: typeset(row.comparison),
-        "of": lambda row: typeset(row.statistic),
-        "found": found,
-        "asked": lambda row: typeset(row.asked),
-        "met": lambda row: {True: "yes", False: "no"}.get(row.met, "open") if row.asked else "",
-        "runs": lambda row: f"{row.n_runs:,.0f}" if row.n_runs > 1 else "",
-    }
-    rows = table[table.claim == claim].sort_values("number")
-    return [grid(rows, cells, texts=len(cells))] if len(rows) else []
