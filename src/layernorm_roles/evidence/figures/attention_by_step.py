@@ -21,8 +21,10 @@ def paper_rate(metrics: pd.DataFrame, attention: pd.DataFrame, model: str) -> Fi
 
     The tables are language_model_metrics and language_model_attention. Lines are named at their ends, on the right.
     """
-    shown = "model == @model and variant in @COMPARED and step > 0"
-    runs, of_model = metrics.query(shown), attention.query(shown)
+    runs, of_model = (
+        table[(table.model == model) & table.variant.isin(COMPARED) & (table.step > 0)]
+        for table in (metrics, attention)
+    )
     worth = of_model[of_model.layer.isna() & (of_model.variant != NO_ATTENTION_VARIANT)]
     deviations = of_model.groupby(["variant", "seed", "step"]).score_deviation.mean().dropna().reset_index()
     figure, (above, below) = plt.subplots(2, 2, figsize=(style.PAGE, 4.8), sharex=True)
@@ -35,9 +37,10 @@ def paper_rate(metrics: pd.DataFrame, attention: pd.DataFrame, model: str) -> Fi
     above[0].set_ylabel("loss − LayerNorm's\n(nats per token)")
     style.name_ends(above[1], [(0, looks[BASE]), *((end, looks[name]) for name, end in ends.items())])
     uniform(below[0], worth.assign(arm=worth.variant), looks, "token")
+    below[0].set_title("effect of attention")
     below[0].set_yscale("symlog", linthresh=1e-3)
     style.lines(below[1], deviations, "variant", looks, "step", "score_deviation", spread="seeds")
-    below[1].set(title="spread of a query's scores over keys", yscale="log")
+    below[1].set(title="spread of a query's scores", yscale="log")
     below[1].set_ylabel("standard deviation,\nmean over layers")
     last = deviations[deviations.step == deviations.step.max()].groupby("variant").score_deviation.mean()
     style.name_ends(below[1], [(end, looks[name]) for name, end in last.items()])
@@ -70,5 +73,5 @@ def uniform(axes: Axes, runs: pd.DataFrame, looks: style.Looks, unit: str) -> No
     It is the validation loss with all attention scores 0 minus the loss. `runs` are rows of language_model_attention.
     """
     style.lines(axes, runs, "arm", looks, "step", "zero_scores_worth", spread="seeds")
-    axes.set(title="loss increase under uniform attention", ylabel=f"loss increase\n(nats per {unit})")
+    axes.set_ylabel(f"loss increase under uniform\nattention (nats per {unit})")
     axes.xaxis.set_major_formatter("{x:,.0f}")

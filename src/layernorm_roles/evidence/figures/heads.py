@@ -55,8 +55,8 @@ FEW = 1
 def heads(keys: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
     """Draw the percentage of unselectable keys by layer, untrained and trained, at attention's input and in heads.
 
-    `keys` is the table key_selectability, of which long contexts are drawn. Each language model has a row of panels, but
-    for models with LayerNorm alone. Means are over heads, contexts and seeds.
+    `keys` is the table key_selectability, of which long contexts are drawn. Each language model has a row of panels,
+    but for models with LayerNorm alone. Means are over heads, contexts and seeds.
     """
     keys, models, few = keys[keys.texts == "long"], {}, {}
     for model, part in keys[keys.site == "head"].groupby("model", sort=False):
@@ -106,7 +106,7 @@ def _layers(axes: Axes, shares: pd.DataFrame, looks: style.Looks) -> None:
 
 
 def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
-    """Draw, by width of a head, the % of keys that are unselectable, or that can get ½, 1/10 or 1/100 of a query's attention.
+    """Draw, by width of a head, the % of keys that are unselectable, or that can get much of a query's attention.
 
     LayerNorm models are drawn. The tables are key_selectability and language_model_ceilings.
     """

@@ -129,6 +129,6 @@ def differences(axes: Axes, runs: pd.DataFrame, column: str, looks: style.Looks,
 
 
 def reported_gap(column: str) -> float:
-    """The difference between the losses that the paper reports without scaling and with LayerNorm, in nats per token."""
+    """The paper's loss without scaling minus that with LayerNorm, in nats per token."""
     without, base = (reported()["language_model"][name][column] for name in (WITHOUT, BASE))
     return without - base

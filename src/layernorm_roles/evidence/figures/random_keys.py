@@ -52,7 +52,7 @@ def share(cells: pd.DataFrame) -> Figure:
 
 
 def law(table: pd.DataFrame) -> Figure:
-    """Draw, against the dimension of keys, how many Gaussian keys it takes until a share is unselectable (gaussian_law).
+    """Draw, by dimension, how many Gaussian keys it takes until a share is unselectable, from the table gaussian_law.
 
     Each share has a curve, and a dashed one if a key's rivals are only earlier keys.
     """

@@ -4,6 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.ticker import MaxNLocator
 
@@ -19,7 +20,7 @@ LARGE, SMALL = (BUILT_IN[name].colour for name in ("layernorm", "layernorm_shrun
 ARMS = {
     "LayerNorm": dict(label="LayerNorm", color=LARGE, ls="-", lw=2.4),
     "restored": dict(label="LayerNorm × 0.028, rate × 35", color=SMALL, ls=(0, (4, 1.5))),
-    "slow LayerNorm": dict(label="LayerNorm, rate ÷ 35", color=LARGE, ls="-.", lw=2.4),
+    "slow LayerNorm": dict(label="LayerNorm, rate ÷ 35", color=LARGE, ls=(0, (2.5, 1)), lw=2.4),
     "small": dict(label="LayerNorm × 0.028", color=SMALL, ls=(0, (1, 1.2))),
 }
 """Looks of the arms, by their names in `analysis.step_size`."""
@@ -43,8 +44,8 @@ def law(metrics: pd.DataFrame, attention: pd.DataFrame) -> Figure:
         for axes, (start, runs) in zip(panels, arms.items(), strict=True):
             title, unit = MODELS[start]
             uniform(axes, runs, ARMS, unit)
-            axes.set(title=f"{title}: uniform attention", xlabel="optimiser steps", xlim=(0, runs.step.max()))
-            axes.xaxis.set_major_locator(MaxNLocator(4))
+            axes.set(title=title, xlabel="optimiser steps", xlim=(0, runs.step.max()))
+            axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
         present = {*pd.concat(arms.values()).arm}
         style.legend_below(part, [look for name, look in ARMS.items() if name in present], columns=4)
     return figure
@@ -65,13 +66,16 @@ def _arms(metrics: pd.DataFrame, attention: pd.DataFrame, start: str) -> pd.Data
 
 
 def _cells(figure: FigureBase, cells: pd.DataFrame) -> None:
-    """Draw the final loss of each cell of f and r: a curve for each r on the left, and the points by f·r on the right."""
+    """Draw the final loss of each cell: a curve for each r on the left, and the points by f·r on the right."""
     halves = np.round(2 * np.log10(cells.query_key_rate)).astype(int)
     first, last = halves.min(), halves.max()
     tones = plt.get_cmap("viridis")(np.linspace(0, 0.92, last - first + 1))
     looks = {
         half: dict(
-            label=f"{(1, 3)[half % 2] * 10.0 ** (half // 2):g}", color=tones[half - first], marker="o", ms=4
+            label=f"{(1, 3)[half % 2] * 10.0 ** (half // 2):g}",
+            color=to_hex(tones[half - first]),
+            marker="o",
+            ms=4,
         )
         for half in sorted({*halves})
     }
