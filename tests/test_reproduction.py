@@ -11,7 +11,6 @@ from default_settings import ROOT
 from layernorm_roles import batches, catalogue, exhibits, files, plan, reproduction, source_code
 from layernorm_roles.exhibits import Exhibits
 from layernorm_roles.plans import benchmarks, ends, plans_of
-from layernorm_roles.variants import BUILT_IN
 
 PRESETS = ROOT / "workflow/presets"
 SMOKE = yaml.safe_load((PRESETS / "smoke.yaml").read_text(encoding="utf-8"))

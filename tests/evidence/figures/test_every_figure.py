@@ -70,7 +70,7 @@ def test_the_list_names_every_function_and_tables_that_exist_and_claims_name_ent
     for exhibit in (*shown.FIGURES.values(), *shown.TABLES.values()):
         assert {*exhibit.inputs} <= {*SCHEMAS}, exhibit.name
     assert all(shown.FIGURES[name] for claim in CLAIMS for name in claim.figures)
-    assert {name for claim in CLAIMS for name in claim.shown} <= {*shown.TABLES}
+    assert {name for claim in CLAIMS for name in claim.exhibits} <= {*shown.TABLES}
 
 
 def test_presets_have_every_figure_and_one_experiment_of_a_user_those_that_show_it():

@@ -195,9 +195,9 @@ def test_cells_are_at_their_sizes_and_products_with_their_losses():
     runs = world.language_model_metrics().query("model.str.startswith('step_size_bytes') and step == 400")
     sizes = runs.variant.map({"layernorm": 1.0, "qk_100": 0.1, "shrunk_qk": 1 / world.SMALL})
     cells = runs.groupby([sizes, runs.query_key_rate]).valid_loss
-    for rate, label in ((world.SMALL, "30"), (10, "10"), (1, "1"), (1 / world.SMALL, "0.03")):
+    for rate, words in ((world.SMALL, "30"), (10, "10"), (1, "1"), (1 / world.SMALL, "0.03")):
         own = cells.mean().xs(rate, level=1)
-        (line,) = named(left, label)
+        (line,) = named(left, words)
         np.testing.assert_allclose(line.get_xydata(), np.c_[own.index, own])
         colour = line.get_color()
         (points,) = [line for line in right.lines if np.allclose(line.get_color(), colour)]
@@ -221,10 +221,10 @@ def test_arms_have_the_loss_increase_of_their_runs(place, start, small):
     table = world.language_model_attention().query(
         f"model.str.startswith('step_size_{start}') and layer.isna()"
     )
-    for label, (variant, rate) in arms.items():
+    for words, (variant, rate) in arms.items():
         own = table[(table.variant == variant) & np.isclose(table.query_key_rate, rate)]
         means = own.groupby("step").zero_scores_worth.mean()
-        (line,) = [line for line in named(axes, label) if line.get_linewidth() > 1]
+        (line,) = [line for line in named(axes, words) if line.get_linewidth() > 1]
         np.testing.assert_allclose(line.get_xydata(), np.c_[means.index, means])
     assert f"nats per {'byte' if start == 'bytes' else 'token'}" in axes.get_ylabel()
 

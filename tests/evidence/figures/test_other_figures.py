@@ -84,11 +84,11 @@ def test_the_forest_has_the_paper_s_claims_in_reported_effects():
     def row(artist):
         return round(float(np.ravel(artist.get_ydata())[0]))
 
-    assert labels(figure)[:3] == ["reproduced (1)", "partial (1)", "not tested (1)"]
+    assert labels(figure)[:3] == ["holds (1)", "partial (1)", "inconclusive (1)"]
     marks = {label: {row(m): float(m.get_xdata()[0]) for m in named(axes, label)} for label in labels(figure)}
     assert marks["partial (1)"] == {0: pytest.approx(0.5)}  # of logarithms
     assert marks["isolating comparison"] == {0: pytest.approx(0.0)}
-    assert marks["not tested (1)"] == {1: pytest.approx(-0.5)}
+    assert marks["inconclusive (1)"] == {1: pytest.approx(-0.5)}
     assert marks["untrained models"] == {2: pytest.approx(0.5)}
     spans = [line for line in axes.lines if len(line.get_xdata()) == 2 and line.get_linewidth() == 1.1]
     ends = sorted((row(line), *line.get_xdata()) for line in spans)
