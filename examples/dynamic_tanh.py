@@ -5,7 +5,7 @@ In a file given with --configfile:
     norms: {dynamic_tanh: "examples.dynamic_tanh:DynamicTanh"}
     majority: {d8: {seeds: {dynamic_tanh: 10}}}
 
-It then appears beside the other variants of d8 in the figure majority_curves and in the table convergence.
+It then appears beside the other variants of d8 in the figure majority_curves_d8.
 """
 
 import torch

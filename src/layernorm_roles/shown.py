@@ -13,9 +13,10 @@ from layernorm_roles.settings import yaml_files
 class Figure(NamedTuple):
     """A figure that is listed in shown.yaml: its name, its caption, and how it is plotted.
 
-    `draw` is the plotting function in `evidence.figures`; it gets the Parquet tables `inputs`, the section `settings`
-    of the configuration, if one is named, and `options`. `group` names the figure's `Group`, mostly also a section of
-    config.yaml; the figure is left out if no experiment or model of that section meets all conditions in `needs`.
+    `draw` is the plotting function in `evidence.figures`; it gets the Parquet tables `inputs`, the reproduction's
+    settings if `settings` is true, and `options`. `group` names the figure's `Group`, mostly also a section of
+    config.yaml; the figure is left out if no experiment or model of that section meets all conditions in `needs`. With
+    `each`, every one that meets them has a figure of its own.
     """
 
     name: str
@@ -24,8 +25,14 @@ class Figure(NamedTuple):
     inputs: Sequence[str]
     caption: str
     options: Mapping[str, Any] = {}
-    settings: str = ""
+    settings: bool = False
     needs: Mapping[str, Any] = {}
+    each: bool = False
+
+    def of(self, experiment: str) -> "Figure":
+        """The figure of one experiment, whose name ends with the experiment's."""
+        options = {**self.options, "experiment": experiment}
+        return self._replace(name=f"{self.name}_{experiment}", options=options, each=False)
 
     @property
     def files(self) -> list[str]:
@@ -36,8 +43,7 @@ class Figure(NamedTuple):
 class Table(NamedTuple):
     """A table for readers that is listed in shown.yaml and made from the Parquet tables `inputs`.
 
-    `group` is the name of the `Group` that has the table. `note` stands below the table and says what the columns mean.
-    `none` is a sentence that stands in place of a table without rows.
+    `note` stands below the table and says what the columns mean; `none` in place of a table without rows.
     """
 
     name: str
@@ -90,7 +96,18 @@ def _groups() -> dict[str, Group]:
 GROUPS = _groups()
 """Every group of figures and readable tables in shown.yaml, by its name."""
 
-FIGURES = {figure.name: figure for group in GROUPS.values() for figure in group.figures}
+
+class Figures(dict[str, Figure]):
+    """The figures in shown.yaml by name; "majority_curves_d8" gives majority_curves of the experiment d8."""
+
+    def __missing__(self, name: str) -> Figure:
+        for figure in self.values():
+            if figure.each and name.startswith(f"{figure.name}_"):
+                return figure.of(name.removeprefix(f"{figure.name}_"))
+        raise KeyError(name)
+
+
+FIGURES = Figures({figure.name: figure for group in GROUPS.values() for figure in group.figures})
 """Every figure in shown.yaml, by its name."""
 
 TABLES = {table.name: table for group in GROUPS.values() for table in group.tables}
@@ -108,7 +125,10 @@ def groups_of(settings: Mapping[str, Any], tables: Collection[str]) -> list[Grou
     groups = [
         group._replace(
             figures=[
-                each for each in group.figures if there.issuperset(each.inputs) and _has(settings, each)
+                made
+                for each in group.figures
+                if there.issuperset(each.inputs)
+                for made in _made(settings, each)
             ],
             tables=[each for each in group.tables if there.issuperset(each.inputs)],
         )
@@ -132,7 +152,7 @@ def is_single(entry: Mapping[str, Any]) -> bool:
 
 
 _ASKED = {
-    "name": lambda entry, name, asked: name == asked,
+    "name": lambda entry, name, asked: name in asked,
     "not": lambda entry, name, asked: name not in asked,
     "d_model": lambda entry, name, asked: list(entry["d_model"]) == asked,
     "no_architecture": lambda entry, name, asked: entry["architecture"] != asked,
@@ -144,20 +164,23 @@ _ASKED = {
 }
 """By key of `Figure.needs`, a function (settings, name, value) that says if an experiment or model fits the value.
 
-name: its name is the value. not: its name is not among the values. d_model: its widths are the values. no_architecture:
-its architecture is not the value. single: whether it has one width, learning rate and number of steps. several: the
-setting named by the value has more than one value. any_of, all_of: any or all of the values are variants with seeds.
-more_than: it has variants with seeds beside the one named, or lacks that one.
+name: its name is among the values. not: it is not. d_model: its widths are the values. no_architecture: its
+architecture is not the value. single: whether it has one width, learning rate and number of steps. several: the setting
+named by the value has more than one value. any_of, all_of: any or all of the values are variants with seeds. more_than:
+it has variants with seeds beside the one named, or lacks that one.
 """
 
 
-def _has(settings: Mapping[str, Any], figure: Figure) -> bool:
-    """Whether an experiment or model in `settings`, those behind some results, is as `figure.needs` asks."""
+def _made(settings: Mapping[str, Any], figure: Figure) -> list[Figure]:
+    """The figure, or with `figure.each` one an experiment, if the settings behind some results are as it needs."""
     section = settings.get(figure.group) or {}
     if norms := figure.needs.get("norms"):  # those of random keys, which are no experiments
-        return not section or bool({*section["norms"]}.intersection(norms))
-    return not figure.needs or any(
-        all(_ASKED[key](entry, name, value) for key, value in figure.needs.items())
+        return [figure] if not section or {*section["norms"]}.intersection(norms) else []
+    if not figure.needs:
+        return [figure]
+    fitting = [
+        name
         for name, entry in section.items()
-        if trained(entry)
-    )
+        if trained(entry) and all(_ASKED[key](entry, name, value) for key, value in figure.needs.items())
+    ]
+    return [figure.of(name) for name in fitting] if figure.each else [figure] * bool(fitting)

@@ -73,7 +73,7 @@ there the entries of the residual stream are sums of two embeddings with a stand
 BUILT_IN: dict[str, Named] = {
     "layernorm": Variant("LayerNorm", "#0072B2", projects=True, scales=True,
         computes="√d·Px / ‖Px‖, P = I − 11ᵀ/d", in_paper="with projection, with scaling"),
-    "layernorm_affine": Variant("LayerNorm with gain and bias", "#44AA99", stroke=(0, (5, 1)),
+    "layernorm_affine": Variant("LayerNorm with gain and bias", "#8CC8A0", stroke=(0, (5, 1)),
         projects=True, scales=True, learns="gain and bias",
         computes="`layernorm` with a learnt gain and bias, as transformers have it"),
     "layernorm_gain": Variant("LayerNorm with gain", "#004A78", stroke=(0, (5, 1)),
@@ -85,10 +85,10 @@ BUILT_IN: dict[str, Named] = {
     "projected_qk": SplitVariant("LayerNorm for QK, scaling for V", "#332288", stroke=(0, (3, 1)),
         queries_keys="layernorm", values="scale",
         computes="`layernorm` for queries and keys, `scale` for values"),
-    "projected_v": SplitVariant("scaling for QK, LayerNorm for V", "#882255", stroke=(0, (1, 1)),
+    "projected_v": SplitVariant("scaling for QK, LayerNorm for V", "#7A0F45", stroke=(0, (1, 1)),
         queries_keys="scale", values="layernorm",
         computes="`scale` for queries and keys, `layernorm` for values"),
-    "shrunk_qk": SplitVariant("LayerNorm × 0.028 for QK, LayerNorm for V", "#225522", stroke=(0, (3, 1)),
+    "shrunk_qk": SplitVariant("LayerNorm × 0.028 for QK, LayerNorm for V", "#647828", stroke=(0, (3, 1)),
         queries_keys="layernorm_shrunk", values="layernorm",
         computes="`layernorm_shrunk` for queries and keys, `layernorm` for values"),
     "shrunk_v": SplitVariant("LayerNorm for QK, LayerNorm × 0.028 for V", "#DDAA33", stroke=(0, (1, 1)),
@@ -116,7 +116,7 @@ BUILT_IN: dict[str, Named] = {
         computes="x / (√d‖x‖)", in_paper="without projection, as the released code computes it"),
     "layernorm_small": Variant("LayerNorm ÷ d", "#009E73", projects=True, scales=True, divides_by_d=True,
         computes="Px / (√d‖Px‖)", in_paper="– (control for the size of `scale_released`)"),
-    "none": Variant("no norm", "#7F7F7F", stroke=(0, (6, 2)), projects=False, scales=False,
+    "none": Variant("no norm", "#6A6A6A", stroke=(0, (6, 2)), projects=False, scales=False,
         computes="x", in_paper="no norm: Figure 1c, Table 4"),
     # Without scaling the size of attention's inputs can be learnt apart from their direction.
     "none_scalar": Variant("no norm × learnt scalar", "#B0B0B0", stroke=(0, (1, 1)),
@@ -124,9 +124,9 @@ BUILT_IN: dict[str, Named] = {
         computes="`none` times one learnt number, 1 at first"),
     QUERY_KEY_VARIANT: Named("LayerNorm + QK-norm", "#56B4E9", stroke=":",
         computes="GPT alone: `layernorm`, and `scale` of each head's queries and keys after W_Q and W_K (QK-norm)"),
-    MATCHED_VARIANT: Named("projection of LayerNorm’s size", "#EE99AA", stroke=(0, (4, 1, 1, 1)),
+    MATCHED_VARIANT: Named("projection of LayerNorm’s size", "#F07864", stroke=(0, (4, 1, 1, 1)),
         computes="GPT alone: Px / r, where r is the running root mean square of Px over the training batches"),
-    NO_ATTENTION_VARIANT: Named("no attention", "#404040", stroke="-.",
+    NO_ATTENTION_VARIANT: Named("no attention", "#262626", stroke="-.",
         computes="language models alone: no attention and no norm before it, the baseline for what attention contributes"),
 }
 # fmt: on

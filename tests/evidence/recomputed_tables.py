@@ -1,4 +1,4 @@
-"""The numbers of every readable table, computed again from the Parquet tables with other, plain code.
+"""The numbers of readable tables and of figures, computed again from the Parquet tables with other, plain code.
 
 Nothing here comes from layernorm_roles.evidence: a mistake there must not be repeated by import. A function takes the
 tables of a reproduction by name and returns the rows of a CSV file in any order; the index tells the rows apart.
@@ -9,8 +9,6 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 from plain import arrivals, at_best_rates, interval
-
-from layernorm_roles.gaussian_keys import expected_unselectable
 
 SETTING = ["experiment", "d_model", "base_learning_rate"]
 RUN = [*SETTING, "variant", "seed"]
@@ -47,36 +45,6 @@ def ends(metrics: pd.DataFrame) -> pd.DataFrame:
     return last.assign(
         test_loss=last.test_loss.mask(lost, np.inf), test_accuracy=last.test_accuracy.mask(lost, 0)
     )
-
-
-def ratio(both: pd.DataFrame) -> tuple[float, float, float]:
-    """Geometric mean of the ratio of steps and steps_other, with its interval or, of censored runs, a bound."""
-    never, never_other = both.steps.isna(), both.steps_other.isna()
-    neither, above, below = never & never_other, (never & ~never_other).any(), (~never & never_other).any()
-    if len(both) and (neither.all() or (above and below)):
-        return np.nan, 0.0, np.inf
-    top = both.steps.clip(lower=1).where(~never, both.last_step)
-    bottom = both.steps_other.clip(lower=1).where(~never_other, both.last_step_other)
-    mean, low, high = estimate(np.log(top / bottom).where(~neither, 0))
-    low = -np.inf if below or (neither.any() and low <= 0) else low
-    high = np.inf if above or (neither.any() and high >= 0) else high
-    return tuple(np.exp([mean, low, high]))
-
-
-def convergence(t):
-    losses, place = (1.0, 0.5, 0.35, 0.25), ["test_loss", *SETTING]
-    runs = {loss: arrivals(t["majority_metrics"], RUN, "test_loss", loss) for loss in losses}
-    runs = pd.concat(runs, names=["test_loss"]).reset_index()
-    others = runs[runs.variant == "layernorm"].drop(columns="variant")
-    runs = runs.merge(others, "left", [*place, "seed"], suffixes=("", "_other"))
-
-    def row(own):
-        pairs = own.dropna(subset="last_step_other")
-        ratios = zip(("ratio_to_layernorm", "ratio_low", "ratio_high"), ratio(pairs), strict=True)
-        found = {"runs": len(own), "reached": own.steps.count(), "pairs": len(pairs), **dict(ratios)}
-        return found | {"median_steps": np.median(own.steps.fillna(np.inf))}
-
-    return by(runs, [*place, "variant"], row)
 
 
 def rates(t):
@@ -179,52 +147,6 @@ def sentences(t) -> list[list[tuple[str, bool]]]:
     return [[*zip(part.token, part.marked, strict=True)] for part in parts]
 
 
-def baselines(t):
-    losses = t["language_model_metrics"]
-    losses = losses[~several(losses, "model", *POINT)]  # several rates have no one row
-    last = losses[losses.step == losses.groupby("model").step.transform("max")]
-    bare = last[last.variant == "no_attention"].set_index(["model", "seed"]).valid_loss.rename("bare")
-    last = last.join(bare, on=["model", "seed"])
-    last["gain"], last["worth"] = last.unigram_loss - last.valid_loss, last.bare - last.valid_loss
-    last["worth"] = last.worth.mask(last.variant == "no_attention")
-
-    def row(own):
-        model = own.model.iloc[0]
-        found = {"seeds": own.valid_loss.count(), "step": own.step.max()}
-        found |= {
-            "unigram_loss": own.unigram_loss.mean(),
-            "no_attention_loss": bare.get(model, bare[:0]).mean(),
-        }
-        found |= named("valid_loss", own.valid_loss.dropna()) | named("gain_over_unigram", own.gain.dropna())
-        return found | named("worth_of_attention", own.worth.dropna())
-
-    return by(last, ["model", "variant"], row)
-
-
-def losses_by_rate(t):
-    m = t["language_model_metrics"]
-    run = ["model", "steps", "variant", "base_learning_rate", "seed"]
-    last = m.sort_values("step").drop_duplicates(run, keep="last")
-    last["valid_loss"] = last.valid_loss.where(last.step == last.steps, np.inf)
-
-    def own_rate(model, variant):
-        """The mean loss of the longest runs, each at the rate that is best for every other seed."""
-        own = last[(last.model == model) & (last.variant == variant)]
-        return at_best_rates(own[own.steps == own.steps.max()], "valid_loss").valid_loss.mean()
-
-    def row(part):
-        model, one = part.model.iloc[0], "gpt_bytes" if part.model.iloc[0].startswith("bytes") else "gpt"
-        lacks = [np.isnan(own_rate(model, name)) for name in ("layernorm", "no_attention")]
-        of = [one if lacks[0] else model, one if any(lacks) else model]
-        half = np.mean([own_rate(*of) for of in zip(of, ("layernorm", "no_attention"), strict=True)])
-        sound = part[np.isfinite(part.valid_loss)]
-        found = {"runs": len(part), "diverged": len(part) - len(sound)}
-        found["learnt"] = (part.valid_loss <= half).sum()
-        return found | {"train_loss": sound.train_loss.mean()} | named("valid_loss", sound.valid_loss)
-
-    return by(last[several(last, "model", *POINT)], run[:4], row)
-
-
 # Pretrained models
 
 
@@ -244,36 +166,7 @@ def ceilings(t):
     return by(pairs, ["threshold", "model", "queries", "normalised", "layer"], row)
 
 
-def ceilings_by_token(t):
-    given = t["attention_pairs"].query("queries == 'norm' and normalised == 'as used'")
-    hits = 100.0 * (given.upper < 0.5)
-    given = given.assign(hit=hits, of_layer=hits.groupby([given.model, given.layer]).transform("mean"))
-    worst = given[given.of_layer == given.groupby("model").of_layer.transform("max")]
-
-    def row(part):
-        found = {"contexts": part.context.nunique(), "ceiling": part.upper.median()}
-        found |= {"received": part.received_max.max()}
-        found["occurrences"] = len(part.drop_duplicates(["context", "position"]))
-        return found | named("percent", part.groupby("context").hit.mean(), "low", "high")
-
-    return by(worst, ["model", "layer", "token"], row)
-
-
-def cut_heads(t):
-    def row(part):
-        n = round(part.n_keys.mean())
-        by_context = (100 * part.n_unselectable / part.n_keys).groupby(part.context).mean()
-        found = {"n_keys": n, "contexts": len(by_context)}
-        found["gaussian_percent"] = 100 * expected_unselectable(n, int(part.dimensions.iloc[0])) / n
-        found["undecided_percent"] = 100 * part.n_borderline.sum() / part.n_keys.sum()
-        return found | named("percent", by_context, "low", "high")
-
-    keys = t["pretrained_keys"].query("site in ('head', 'head_cut') and not causal")
-    return by(keys, ["model", "layer", "dimensions"], row)
-
-
 RECOMPUTED = {
-    "convergence": convergence,
     "rates": rates,
     "widths": widths,
     "size_and_projection": size_and_projection,
@@ -284,14 +177,9 @@ RECOMPUTED = {
     "table_3": table_3,
     "table_4": lambda t: shares(keys_at(t, "after_norm", model="bert", causal=False)),
     "heads": lambda t: shares(keys_at(t, "head", "head_exact", texts="long"), "causal"),
-    "baselines": baselines,
-    "losses_by_rate": losses_by_rate,
-    "gaussian_law": lambda t: t["gaussian_law"].set_index(["d", "share", "causal"]),
     "ceilings": ceilings,
-    "ceilings_by_token": ceilings_by_token,
-    "cut_heads": cut_heads,
 }
-"""For each readable table but claims the function that computes the rows of its CSV file from Parquet tables."""
+"""Functions that compute the rows of Tables 1 to 4, and the numbers behind figures, from Parquet tables."""
 
 
 def agree(csv: pd.DataFrame, recomputed: pd.DataFrame) -> None:

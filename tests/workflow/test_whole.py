@@ -37,7 +37,7 @@ def smoke(checkout):
 
 
 def test_every_figure_table_and_verdict_is_there_and_intact(smoke):
-    expected = {"report.html", "findings.html", "settings.json", "tables/durations.csv"}
+    expected = {"report.html", "findings.html", "findings.md", "settings.json", "tables/durations.csv"}
     expected |= {f"parquet/{name}.parquet" for name in ("claims", "comparisons")}
     expected |= {str(Path(file).relative_to("results/smoke")) for file in smoke.exhibits.files}
     figures = ("1a", "1b", "1c", "1d", "2a", "2b", "3", "4a", "4b")

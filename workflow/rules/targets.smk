@@ -58,6 +58,7 @@ rule readme:
     """Write the findings of results/published/ into README.md."""
     input:
         claims=f"{KEPT.folder}/parquet/claims.parquet",
+        comparisons=f"{KEPT.folder}/parquet/comparisons.parquet",
     log:
         f"{KEPT.folder}/logs/readme.log",
     localrule: True

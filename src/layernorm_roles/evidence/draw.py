@@ -12,16 +12,13 @@ from layernorm_roles.evidence.tables import readable
 
 
 def draw(name: str, tables: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
-    """Return the matplotlib Figure that the file shown.yaml lists under the name `name`.
-
-    `tables` has the data frames of Parquet tables by their names; `settings` are all settings of the reproduction.
-    """
+    """Return the matplotlib Figure called `name` in shown.yaml, from data frames of Parquet tables by their names."""
     style.theme()
     figure = shown.FIGURES[name]
     function = resolve_name("layernorm_roles.evidence.figures." + figure.draw.replace(".", ":"))
     given = [tables[table] for table in figure.inputs]
     if figure.settings:
-        given.append(settings[figure.settings])
+        given.append(settings)
     return function(*given, **figure.options)
 
 
@@ -34,8 +31,8 @@ def draw_groups(plan: Mapping[str, Any], tables: Iterable[str | Path], outputs: 
     legends.name_scaled(plan["settings"].get("norms", {}))
     frames = {path.stem: store.read(path, path.stem) for path in map(Path, tables)}
     wanted = {f"{path.parent.name}/{path.name}": path for path in map(Path, outputs)}
-    for group in (shown.GROUPS[name] for name in plan["groups"]):
-        for exhibit in (*group.figures, *group.tables):
+    for group in shown.groups_of(plan["settings"], frames):
+        for exhibit in (*group.figures, *group.tables) if group.name in plan["groups"] else ():
             paths = [wanted[file] for file in exhibit.files if file in wanted]
             if paths and isinstance(exhibit, shown.Figure):
                 style.save(draw(exhibit.name, frames, plan["settings"]), *paths)

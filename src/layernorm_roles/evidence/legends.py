@@ -33,6 +33,23 @@ def legend_order(variants: Iterable[str]) -> list[str]:
     return [name for name in LEGENDS if name in present] + sorted(present - set(LEGENDS))
 
 
+PRETRAINED = {"minilm": "all-MiniLM-L6-v2", "smollm2": "SmolLM2-135M-Instruct"}
+"""The published names of the pretrained models of config.yaml and its presets."""
+
+
+def in_words(model: str, settings: Mapping[str, Any]) -> str:
+    """Return what titles call a language model, such as "byte-level GPT, d = 64, learning rate .002"."""
+    own = settings["language_model"][model]
+    rates = " or ".join(f"{rate:g}".replace("0.", ".", 1) for rate in own["learning_rate"])
+    kind = "byte-level " if of_bytes(model, settings) else ""
+    return f"{kind}{own['architecture'].upper()}, d = {own['d_model']}, learning rate {rates}"
+
+
+def of_bytes(model: str, settings: Mapping[str, Any]) -> bool:
+    """Whether a language model reads bytes, so that its losses are in nats per byte."""
+    return settings["text"][settings["language_model"][model]["text"]]["vocabulary"] == 256
+
+
 PAPER_MODEL = "gpt"
 """The language model of config.yaml that has the paper's sizes, whose numbers figures and tables show beside it."""
 

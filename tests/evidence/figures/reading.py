@@ -11,9 +11,14 @@ from layernorm_roles.evidence.legends import label
 
 
 def handles(figure) -> dict:
-    """The entries of all legends of a figure by their texts."""
+    """The entries of all legends of a figure by their texts, and what is named at the end of its line."""
     entries = ((legend.get_texts(), legend.legend_handles) for legend in figure.findobj(Legend))
-    return {text.get_text(): handle for pair in entries for text, handle in zip(*pair, strict=True)}
+    found = {text.get_text(): handle for pair in entries for text, handle in zip(*pair, strict=True)}
+    for axes in figure.axes:
+        for text in (text for text in axes.texts if text.get_text().endswith((" seed", " seeds"))):
+            thick = [line for line in axes.lines if line.get_linewidth() > 1 and len(line.get_xdata()) > 1]
+            found |= {text.get_text(): line for line in thick if line.get_color() == text.get_color()}
+    return found
 
 
 def name(variant: str) -> str:

@@ -14,10 +14,10 @@ MEANS = """
 figure_2a | 0 | majority_metrics | experiment == 'd8' | train_loss | step | variant
 figure_2b | 0 | majority_metrics | experiment == 'd8' | query_angle_mean | step | variant
 figure_3 | 0 | majority_metrics | experiment == 'd8' | test_accuracy | step | variant
-figure_4a | 0 | @losses | model == 'gpt' and step > 0 | train_loss | step | variant
-figure_4a | 1 | @losses | model == 'gpt' and step > 0 | gap in train_loss | step | variant
-figure_4b | 0 | @losses | model == 'gpt' and step > 0 | valid_loss | step | variant
-figure_4b | 1 | @losses | model == 'gpt' and step > 0 | gap in valid_loss | step | variant
+figure_4a | 0 | @losses | @rate | train_loss | step | variant
+figure_4a | 1 | @losses | @rate | gap in train_loss | step | variant
+figure_4b | 0 | @losses | @rate | valid_loss | step | variant
+figure_4b | 1 | @losses | @rate | gap in valid_loss | step | variant
 language_model_losses | 0 | @losses | model == 'wide' and step > 0 | valid_loss | step | variant
 language_model_losses | 1 | @losses | model == 'wide' and step > 0 | gap in valid_loss | step | variant
 language_model_losses | 2 | @losses | model == 'bert' and step > 0 | valid_loss | step | variant
@@ -31,10 +31,10 @@ pretrained_projection | 1 | projection_shift | model == 'minilm' | total_variati
 statement_geometry | difference from torch | geometry | @at_64 | value | input_norm / 8 | eps_placement, eps
 statement_placement | 2 layers | placement | depth == 2 and @end | train_loss | learning_rate | placement
 statement_placement | 6 layers | placement | depth == 6 and @end | train_loss | learning_rate | placement
-statement_placement | LayerNorm | @gradients | @normed | log(gradient_norm) | depth | placement, residual
-statement_placement | no LayerNorm | @gradients | @bare | log(gradient_norm) | depth | placement, residual
-statement_placement | untrained | position_probe | @deep == 0 | 100 * @share | layer | placement, residual
-statement_placement | trained | position_probe | @deep > 0 | 100 * @share | layer | placement, residual
+statement_residual | LayerNorm | @gradients | @normed | log(gradient_norm) | depth | placement, residual
+statement_residual | no LayerNorm | @gradients | @bare | log(gradient_norm) | depth | placement, residual
+statement_residual | untrained | position_probe | @deep == 0 | 100 * @share | layer | placement, residual
+statement_residual | trained | position_probe | @deep > 0 | 100 * @share | layer | placement, residual
 """
 """Figure, number or title of its axes, table, rows, values, place on the x axis, columns by which lines differ."""
 
@@ -77,9 +77,9 @@ SHORT = {
     "@reached": "100 - percent, 100 - high, 100 - low, contexts",
 }
 GRID = [
-    f"majority_curves | {4 * row + column} | majority_metrics | experiment == '{name}' | {values} | step | variant"
-    for row, name in enumerate(("d8", "d3", "d8_uniform", "mine", "crossed"))
-    for column, values in enumerate(("test_loss", "test_accuracy", "query_angle_mean", "1 - attention_share"))
+    f"majority_curves_{name} | {place} | majority_metrics | experiment == '{name}' | {values} | step | variant"
+    for name in ("d8", "d3", "d8_uniform", "mine", "crossed")
+    for place, values in enumerate(("test_loss", "test_accuracy", "query_angle_mean", "1 - attention_share"))
 ]
 LOOKS = {
     "variant": style.each(style.looks_of(["layernorm", "projection", world.OWN]), ls=""),

@@ -52,19 +52,23 @@ def test_the_paper_s_values_are_in_its_setting_alone_and_end_with_the_runs():
 
 
 def test_titles_have_the_sizes_and_call_the_released_data_so():
-    settings, data = world.MAJORITY["widths"], "released data (depth-first partitions, split by rows)"
-    assert majority.title("widths", settings) == f"widths: d_model = 3, 4, 8, 20 classes, {data}"
+    settings = world.MAJORITY["widths"]
+    assert majority.title(settings) == "d = 3, 4, 8, 20 classes, released data"
     for other in ({"sampling": "uniform"}, {"split": "partitions"}):
-        assert "released" not in majority.title("widths", settings | other)
+        assert "released" not in majority.title(settings | other)
 
 
-def test_the_grid_names_its_rows_and_shows_the_angle_of_a_random_direction():
-    figure = world.drawn("majority_curves")
-    panels = np.array(figure.axes).reshape(5, 4)
-    names = [axes.get_ylabel().partition("\n")[0] for axes in panels[:, 0]]
-    assert names == ["d8", "d3", "d8_uniform", "mine", "crossed"]
-    columns = [axes.get_title().partition("\n")[0] for axes in panels[0]]
-    assert columns == ["test loss", "test accuracy (%),", "angle of queries to", "1 − perplexity of"]
+def test_the_grid_has_a_panel_for_each_quantity_and_shows_the_angle_of_a_random_direction():
+    panels = np.array([world.drawn(f"majority_curves_{name}").axes for name in ("d8", "d3")])
+    figure = panels[0, 0].figure
+    quantities = [axes.get_ylabel().partition("\n")[0] for axes in panels[0]]
+    assert quantities == [
+        "test loss",
+        "test accuracy (%),",
+        "angle of queries to the",
+        "distance from uniform:",
+    ]
+    assert figure.get_suptitle() == "d = 8, 20 classes, released data"
     assert [axes.get_yscale() for axes in panels[0]] == ["log", "function", "linear", "log"]
     places = [(0, 1 - error) for error in (0.2, 0.1, 0.05, 5e-5, 0)]
     lengths = np.diff(panels[0, 1].transData.transform(places)[:, 1])
@@ -72,11 +76,13 @@ def test_the_grid_names_its_rows_and_shows_the_angle_of_a_random_direction():
     assert lengths[3] == 0, "no error has a place on the axis"
     percents = [float(text.get_text()) for text in panels[0, 1].get_yticklabels()]
     np.testing.assert_allclose(percents, 100 * panels[0, 1].get_yticks())
-    equal = world.draw("majority_curves", majority_metrics=metrics("d8").assign(attention_share=1.0)).axes[3]
+    equal = world.draw("majority_curves_d8", majority_metrics=metrics("d8").assign(attention_share=1.0)).axes[
+        3
+    ]
     np.testing.assert_allclose(equal.lines[0].get_ydata(), 1e-6)  # and so has equal attention
     angles = [named(axes, "random direction")[0].get_ydata()[0] for axes in panels[:2, 2]]
     assert angles == [pytest.approx(72.6, abs=0.05), pytest.approx(57.296, abs=1e-3)]  # one radian in three
-    assert "LayerNorm, 2 to 6 seeds" in labels(figure)
+    assert "LayerNorm, 6 seeds" in labels(figure)
 
 
 # Keys and queries
@@ -170,11 +176,11 @@ def nearest(values, choices):
 def test_each_width_and_rate_has_a_row_with_its_runs():
     many = {"rates": world.MAJORITY["rates"] | {"d_model": [4, 8]}}
     titles = [axes.get_title() for axes in world.draw("majority_by_rate", many).axes]
-    assert titles == ["rates, d_model = 4", "", "rates, d_model = 8", ""]
+    assert titles == ["d = 4, 20 classes, released data", "", "d = 8, 20 classes, released data", ""]
     drawn = world.draw("majority_by_width", many).axes
     means = RECOMPUTED["widths"]({"majority_metrics": world.majority_metrics(many)}).test_accuracy
     for axes, rate in zip(drawn[::2], world.RATES, strict=True):
-        assert axes.get_title() == f"rates, learning rate {rate:g}"
+        assert axes.get_title() == f"20 classes, learning rate {rate:g}"
         np.testing.assert_allclose(curve(axes, "no projection").get_ydata(), means["rates", :, rate, "scale"])
     assert "projection in V, 1 to 2 seeds" in labels(world.drawn("majority_by_width")), "one is lost at d = 3"
     alone = {"widths": world.MAJORITY["widths"] | {"seeds": {"scale": 3}}}

@@ -17,23 +17,21 @@ from layernorm_roles.evidence.figures import forest, pretrained, statements, sty
 # Random keys
 
 
-MATRICES = "100 matrices for each n and d\n9 of 12,900 keys borderline"
-OTHERS = "after LayerNorm: none in 900 matrices each"
-
-
-@pytest.mark.parametrize(
-    ("name", "norm", "title", "below"),
-    [("figure_1c", "none", MATRICES, OTHERS), ("figure_1d", "layernorm", "none in 900 matrices", "")],
-)
-def test_the_paper_s_figures_show_shares_of_matrices(name, norm, title, below):
+def test_norms_after_which_some_matrix_has_an_unselectable_key_have_a_panel_and_the_others_a_sentence():
     table = world.random_keys()
     table.loc[table.norm == "none", "n_borderline"] = 1
-    figure = world.draw(name, random_keys=table.sample(frac=1, random_state=1))
-    axes, cells = figure.axes[0], table[table.norm == norm]
-    shares = cells.pivot(index="d", columns="n", values="any_unselectable")
-    np.testing.assert_allclose(axes.collections[0].get_array(), shares)
-    assert axes.collections[0].get_clim() == (0, 1) and axes.get_ylabel() == "dimension d"
-    assert title in axes.get_title(loc="left") and (figure.get_supxlabel() or "") == below
+    table.loc[table.norm == world.OWN, "any_unselectable"] = 0.0
+    figure = world.draw("figure_1c", random_keys=table.sample(frac=1, random_state=1))
+    none, projection, _ = figure.axes
+    titles = [axes.get_title(loc="left").splitlines() for axes in (none, projection)]
+    assert titles[0] == ["no norm", "100 matrices for each n and d", "9 of 12,900 keys borderline"]
+    assert titles[1] == ["projection only", "100 matrices for each n and d"]
+    for axes, norm in ((none, "none"), (projection, "projection")):
+        shares = table[table.norm == norm].pivot(index="d", columns="n", values="any_unselectable")
+        np.testing.assert_allclose(axes.collections[0].get_array(), shares)
+        assert axes.collections[0].get_clim() == (0, 1)
+    assert none.get_ylabel() == "dimension d"
+    assert figure.get_supxlabel() == "after LayerNorm and tanh: none in 900 matrices each"
 
 
 def test_the_law_has_a_line_for_every_share_and_its_causal_one():
@@ -60,7 +58,7 @@ def test_ceilings_show_what_keys_do_get_and_of_any_query_where_no_norm_is_known(
     half = world.draw("pretrained_ceilings", attention_ceilings=table).axes[0]
     np.testing.assert_allclose(curve(half, "can get, as used").get_ydata(), 100 - shares["any", "as used"])
     assert labels(half.figure) == ["can get, as used", pretrained.GETS["label"]]
-    assert "minilm, any query" in half.get_ylabel()
+    assert "all-MiniLM-L6-v2, any query" in half.get_ylabel()
     deep = pd.concat([table[table.layer == 1].assign(layer=layer) for layer in range(1, 16)])
     half = world.draw("pretrained_ceilings", attention_ceilings=deep).axes[0]
     assert [*half.get_xticks()] == [*range(1, 16, 2)], "at most eight ticks"
@@ -86,11 +84,11 @@ def test_the_forest_has_the_paper_s_claims_in_reported_effects():
     def row(artist):
         return round(float(np.ravel(artist.get_ydata())[0]))
 
-    assert labels(figure)[:3] == ["reproduced (1)", "partial (1)", "not tested (1)"]
+    assert labels(figure)[:3] == ["holds (1)", "partial (1)", "inconclusive (1)"]
     marks = {label: {row(m): float(m.get_xdata()[0]) for m in named(axes, label)} for label in labels(figure)}
     assert marks["partial (1)"] == {0: pytest.approx(0.5)}  # of logarithms
     assert marks["isolating comparison"] == {0: pytest.approx(0.0)}
-    assert marks["not tested (1)"] == {1: pytest.approx(-0.5)}
+    assert marks["inconclusive (1)"] == {1: pytest.approx(-0.5)}
     assert marks["untrained models"] == {2: pytest.approx(0.5)}
     spans = [line for line in axes.lines if len(line.get_xdata()) == 2 and line.get_linewidth() == 1.1]
     ends = sorted((row(line), *line.get_xdata()) for line in spans)
@@ -111,13 +109,18 @@ def test_the_forest_has_the_paper_s_claims_in_reported_effects():
 
 def test_the_share_along_the_ones_vector_of_our_models_is_in_units_of_a_random_direction():
     left, right, *other, below = world.drawn("pretrained_projection").axes
-    assert [axes.get_title() for axes in (*other, below)] == ["other", "projection added: other", "our GPTs"]
+    assert [axes.get_title() for axes in (*other, below)] == [
+        "other",
+        "other, projection added",
+        "our GPTs with LayerNorm",
+    ]
     assert right.get_ylim() == other[1].get_ylim()
     own = world.language_model_ones_share().query("variant == 'layernorm'")
     checkpoints = ("final", "-"), ("initial", "--")
-    for (model, d), (checkpoint, stroke) in product((("gpt", 8), ("wide", 64)), checkpoints):
+    models = (("gpt", 8, "GPT, d = 8"), ("wide", 64, "byte-level GPT, d = 64"))
+    for (model, d, words), (checkpoint, stroke) in product(models, checkpoints):
         of_model = own[(own.model == model) & (own.checkpoint == checkpoint)]
-        line = stroked(below, curve(below, f"{model}, d = {d}").get_color(), stroke)
+        line = stroked(below, curve(below, words).get_color(), stroke)
         means = np.log(d * of_model.ones_share).groupby(of_model.norm).mean()
         np.testing.assert_allclose(np.log(line.get_ydata()), means)
     assert {*curve(left, "a random direction").get_ydata()} == {1}
@@ -131,7 +134,8 @@ def test_the_share_along_the_ones_vector_of_our_models_is_in_units_of_a_random_d
     table = world.language_model_ones_share()
     table = table[(table.model == "gpt") | (table.variant == "layernorm")]
     figure = world.draw("pretrained_projection", language_model_ones_share=table)
-    assert "gpt, d = 8" in labels(figure) and "wide, d = 64" not in labels(figure), "it has one variant"
+    texts = " ".join(labels(figure))
+    assert "GPT, d = 8" in texts and "d = 64" not in texts, "it has one variant"
 
 
 # Statements
@@ -176,11 +180,15 @@ def test_placement_counts_the_runs_that_diverged_and_shows_what_guessing_gives()
     drawn = panels(world.drawn("statement_placement"))
     lost = [[text.get_text() for text in drawn[f"{depth} layers"].texts] for depth in (2, 6)]
     assert lost == [[], ["1 diverged"]]
+    drawn = panels(world.drawn("statement_residual"))
     for title in ("untrained", "trained"):
         assert [*{*curve(drawn[title], "guessing").get_ydata()}] == pytest.approx([5])
 
 
-@pytest.mark.parametrize(("name", "seeds"), [("statement_placement", "2 to 3"), ("heads_by_width", "3")])
+@pytest.mark.parametrize(
+    ("name", "seeds"),
+    [("statement_placement", "2"), ("statement_residual", "2 to 3"), ("heads_by_width", "3")],
+)
 def test_legends_say_over_how_many_seeds_means_are(name, seeds):
     titles = [legend.get_title().get_text() for legend in world.drawn(name).findobj(Legend)]
     assert f"means over {seeds} seeds" in titles

@@ -148,7 +148,7 @@ def carries_position(test: Test) -> None:
     test.control(found.one(BEFORE + gap))
 
 
-@claim(source="question on W_O, accepted answer", unit=" %", figures=["statement_placement"])
+@claim(source="question on W_O, accepted answer", unit=" %", figures=["statement_residual"])
 def fusion_residual(test):
     """W_O is needed because of the residual connection around attention.
 
@@ -200,7 +200,7 @@ def gradients_reach(test: Test) -> None:
                 test.control(found.one(name), further_than=TENFOLD)
 
 
-@claim(source="transformer notes", unit=" nats", figures=["statement_placement"])
+@claim(source="transformer notes", unit=" nats", figures=["statement_placement", "statement_residual"])
 def placement(test):
     """Pre-norm trains more stably than post-norm in deep networks.
 

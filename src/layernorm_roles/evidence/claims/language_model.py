@@ -350,7 +350,6 @@ def table_3(test):
     sizes=sizes.long,
     unit=PER_CENT,
     figures=["figure_heads", "heads_by_width"],
-    exhibits=["heads"],
 )
 def heads(test):
     """LayerNorm eliminates unselectable keys where attention happens: in each head, after W_K, among the keys that a
@@ -389,7 +388,6 @@ def heads(test):
     sizes=sizes.long,
     unit=PER_CENT,
     figures=["figure_heads"],
-    exhibits=["heads"],
 )
 def heads_qk_norm(test):
     """A norm of each head's queries and keys (QK-norm) eliminates the unselectable keys in the heads.
@@ -559,7 +557,6 @@ def gap_is_attention(test: Test) -> None:
     source=PAPER + "Figure 4",
     of=PAPER_RATE,
     figures=["figure_4_paper_rate", "figure_4a", "figure_4b"],
-    exhibits=["baselines", "losses_by_rate"],
 )
 def loss_gap(test):
     """With scaling the language model's training and test loss are lower.
@@ -627,7 +624,6 @@ def size_in_scores(test: Test) -> None:
     primary=True,
     of=PAPER_RATE,
     figures=["figure_4_paper_rate"],
-    exhibits=["baselines"],
 )
 def attention_needs_size(test):
     """At the paper's learning rate a model learns to attend where the input of its attention is large, with scaling
@@ -787,7 +783,6 @@ def attention_learnt(test: Test, model: str) -> None:
     of="gpt_rates",
     unit=RATIO,
     figures=["language_model_losses"],
-    exhibits=["losses_by_rate"],
 )
 def stability(test):
     """Models with scaling train at larger learning rates than models without.

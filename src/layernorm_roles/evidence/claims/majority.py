@@ -140,8 +140,7 @@ def faster_in(test: Test, experiment: str, select=of_experiment, where: str = ""
     source=PAPER + "Figure 2a",
     primary=True,
     unit=RATIO,
-    figures=["figure_2a", "majority_curves", "majority_by_rate"],
-    exhibits=["convergence", "rates"],
+    figures=["figure_2a", "majority_curves_d8", "majority_curves_d8_uniform", "majority_by_rate"],
 )
 def faster(test):
     """With projection the loss falls faster: without it training needs 3 times the steps.
@@ -252,7 +251,6 @@ def more_accurate_at_the_end(test: Test) -> None:
     source=PAPER + "Figure 3",
     unit=POINTS,
     figures=["figure_3", "majority_by_rate"],
-    exhibits=["rates"],
 )
 def accurate(test):
     """With projection the test accuracy is higher at the same step.
@@ -353,7 +351,6 @@ def plane(test):
     primary=True,
     unit=RATIO,
     figures=["majority_size_and_projection"],
-    exhibits=["size_and_projection"],
 )
 def size_or_projection(test):
     """What makes the variant without projection slow is that the released code also makes the attention input d times
@@ -410,8 +407,7 @@ def less_costly_when_wide(test: Test) -> None:
     primary=True,
     of="d3",
     unit=POINTS,
-    figures=["majority_curves", "majority_by_width"],
-    exhibits=["widths"],
+    figures=["majority_curves_d3", "majority_by_width"],
 )
 def project_values(test):
     """In three dimensions the projection costs accuracy in the values, not in the queries and keys.
@@ -454,7 +450,13 @@ def equal_sooner(test: Test) -> None:
         test.control(steps.over("scale_released", "layernorm"))
 
 
-@claim(kind="paper", source=PAPER + "slides, summary", looks=2, unit=RATIO, figures=["majority_curves"])
+@claim(
+    kind="paper",
+    source=PAPER + "slides, summary",
+    looks=2,
+    unit=RATIO,
+    figures=["majority_curves_d8", "majority_curves_sizes"],
+)
 def equal_attention(test):
     """Projection helps the model to learn to attend equally to all keys.
 

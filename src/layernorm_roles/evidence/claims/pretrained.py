@@ -80,7 +80,6 @@ def selectable_heads(test: Test, model: str) -> None:
     kind="ours",
     source="our question, from the paper's argument",
     figures=["pretrained_ceilings", "gaussian_law"],
-    exhibits=["cut_heads", "gaussian_law"],
 )
 def heads_of_practical_width(test):
     """In heads of practical width no key is unselectable.
@@ -144,7 +143,6 @@ def idle_ceilings(test: Test, model: str) -> None:
     kind="ours",
     source="our question, from the paper's argument",
     figures=["pretrained_ceilings"],
-    exhibits=["ceilings", "ceilings_by_token"],
 )
 def norm_lets_keys_win(test):
     """The norm is what lets every key of a real head win half of some query's attention: as the model uses them every

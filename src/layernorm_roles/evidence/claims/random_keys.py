@@ -55,7 +55,7 @@ def random_keys(test):
     test.effect(share(test, high, f"from {HIGH_DIMENSION} dimensions on"), counted_at_most=ZERO)
 
 
-@claim(source="Brody, Alon and Yahav 2023, Figure 1d", figures=["figure_1d"])
+@claim(source="Brody, Alon and Yahav 2023, Figure 1d", figures=["figure_1c"])
 def random_keys_layernorm(test):
     """After LayerNorm no Gaussian key is unselectable.
 

@@ -68,7 +68,7 @@ EXHIBITS = [
         "Figure 1d",
         "matrices of Gaussian keys with an unselectable key after LayerNorm",
         "random_keys_layernorm",
-        ("figure_1d",),
+        ("figure_1c",),
         "after the projection alone",
         notes={(label("scale"), True): "scaling alone does it"},
     ),

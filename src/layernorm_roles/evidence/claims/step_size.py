@@ -22,7 +22,7 @@ claim = partial(
     part="scaling",
     target="language_model",
     unit=" nats",
-    exhibits=["baselines"],
+    figures=["step_size"],
 )
 NATS, WORTH, LOSS = " nats", "loss increase under uniform attention", "validation loss at the last step"
 MODELS = {"at the paper's rate": PAPER, "bytes": BYTES}

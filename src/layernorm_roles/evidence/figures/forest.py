@@ -16,21 +16,19 @@ from layernorm_roles.evidence.figures import style
 LOOKS = {
     verdict: dict(color=colour, marker=marker, ls="", ms=5)
     for verdict, colour, marker in (
-        (Verdict.REPRODUCED, style.GREEN, "o"),
-        (Verdict.HOLDS, style.BLUE, "s"),
+        (Verdict.HOLDS, style.GREEN, "o"),
         (Verdict.PARTIAL, style.ORANGE, "D"),
         (Verdict.CONFOUNDED, "#882255", "P"),
-        (Verdict.REVERSED, style.PURPLE, "v"),
-        (Verdict.NOT_REPRODUCED, style.VERMILION, "X"),
-        (Verdict.DOES_NOT_HOLD, style.VERMILION, "^"),
-        (Verdict.NOT_TESTED, "#7F7F7F", "d"),
+        (Verdict.DOES_NOT_HOLD, style.VERMILION, "X"),
+        (Verdict.INCONCLUSIVE, "#7F7F7F", "d"),
+        (Verdict.NOT_RUN, "#B8B8B8", "s"),
     )
 }
 """Look of the mark of a claim, by the verdict on the claim."""
 
 PAPER, UNTRAINED = "Brody, Alon and Yahav 2023, ", "the same models untrained"
-"""In table claims, how a claim's `source` begins if the paper makes the claim, and its `control` if that is untrained
-models; such a control isolates no cause."""
+"""How, in table claims, the `source` of the paper's claims begins, and a `control` that is untrained models and so
+isolates no cause."""
 
 ENDS = (-1.0, 2.0)
 """Ends of the axis, in units of the effect that the paper reports; an arrow at the edge marks what lies beyond."""
@@ -52,7 +50,7 @@ def forest(claims: pd.DataFrame) -> Figure:
     measured or without a reported effect is left out. Of effects that are ratios, the logarithms are compared.
     """
     scaled = on_common_scale(claims)
-    shown = scaled[scaled.effect.notna() & scaled.source.str.startswith(PAPER)]
+    shown = scaled[scaled.effect.notna() & (scaled.kind == "paper")]
     figure, axes = plt.subplots(figsize=(style.PAGE, 0.23 * max(len(shown), 1) + 1.4))
     for x, name, stroke in ((0, "no effect", "-"), (1, "as reported", "--")):
         axes.axvline(x, color="black", lw=0.7, ls=stroke, zorder=0)

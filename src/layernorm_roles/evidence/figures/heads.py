@@ -1,6 +1,6 @@
 """Unselectable keys in the heads of the language models, and how much attention their keys can get."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import cycle
 from typing import Any
 
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from layernorm_roles.evidence.analysis import heads as numbers
 from layernorm_roles.evidence.analysis.language_model import CHECKPOINTS, unselectable_shares
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import FRACTIONS, LEAST_FOR_INTERVAL, LEGENDS
+from layernorm_roles.evidence.legends import FRACTIONS, LEAST_FOR_INTERVAL, LEGENDS, in_words
 from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.schemas import ANY, NORM
 from layernorm_roles.variants import PAPER_SCALING, QUERY_KEY_VARIANT
@@ -20,18 +20,18 @@ from layernorm_roles.variants import PAPER_SCALING, QUERY_KEY_VARIANT
 SITES = {
     "attention input": ("after_norm", False, 1),
     "heads, among all keys": ("head", False, 0),
-    "heads, among the keys before": ("head", True, 0),
+    "heads, among earlier keys": ("head", True, 0),
 }
 """Panels of the figure `heads`, by title: site of the keys, whether rivals come before, dimensions projected out."""
 
-RIVALS = {False: "all keys of the context", True: "the keys before them alone"}
+RIVALS = {False: "all keys of the context", True: "earlier keys only"}
 """What titles call the rivals of a key, by whether these are only the keys before it."""
 
 SHARES = dict(zip(FRACTIONS, (style.GREEN, style.PURPLE, "#7F7F7F"), strict=True))
 SIZES = (style.BLUE, style.VERMILION, style.ORANGE, "#56B4E9")
 """Colours for the shares of a query's attention that a key may get, and for lengths of contexts, the shortest first."""
 
-GAUSSIAN = dict(label="as many Gaussian keys, exactly", color="#808080", lw=0.9, ls="--")
+GAUSSIAN = dict(label="as many Gaussian keys", color="#808080", lw=0.9, ls="--")
 """Look of the line at the expected share of unselectable keys among as many Gaussian keys."""
 
 UNTRAINED, TRAINED = CHECKPOINTS
@@ -48,36 +48,50 @@ IN_HEADS = {*PAPER_SCALING, QUERY_KEY_VARIANT}
 """The built-in variants that the figure `heads` shows."""
 
 
-def heads(keys: pd.DataFrame) -> Figure:
+FEW = 1
+"""Per cent of keys: a model with at most so many unselectable keys in every panel is named and not drawn."""
+
+
+def heads(keys: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
     """Draw the percentage of unselectable keys by layer, untrained and trained, at attention's input and in heads.
 
-    Each language model has a row of panels: keys at attention's input, keys in heads with all keys of the context as
-    their rivals, and keys in heads with only earlier keys as their rivals. `keys` is the table key_selectability, of
-    which long contexts are drawn, without models that have LayerNorm alone. Means are over heads, contexts and seeds.
+    `keys` is the table key_selectability, of which long contexts are drawn. Each language model has a row of panels,
+    but for models with LayerNorm alone. Means are over heads, contexts and seeds.
     """
-    keys, models = keys[keys.texts == "long"], {}
+    keys, models, few = keys[keys.texts == "long"], {}, {}
     for model, part in keys[keys.site == "head"].groupby("model", sort=False):
         if len(variants := [*part.variant.unique()]) > 1 or "layernorm" not in variants:
-            models[model] = [v for v in variants if v in IN_HEADS or v not in LEGENDS] or variants
-    size = (style.PAGE, 2.1 * len(models) + 0.7)
-    figure, panels = plt.subplots(len(models), len(SITES), figsize=size, sharey="row", squeeze=False)
-    looks = style.looks_of({variant for variants in models.values() for variant in variants})
-    for row, (model, variants) in zip(panels, models.items(), strict=True):
-        of_model = keys[keys.model == model]
-        for axes, (title, (site, causal, taken)) in zip(row, SITES.items(), strict=True):
-            here = of_model[(of_model.site == site) & (of_model.causal == causal)]
-            if here.empty:
+            variants = [v for v in variants if v in IN_HEADS or v not in LEGENDS] or variants
+            sites = keys[(keys.model == model) & keys.variant.isin(variants)]
+            panels = {
+                each: sites[(sites.site == each[0]) & (sites.causal == each[1])] for each in SITES.values()
+            }
+            shares = {each: unselectable_shares(here, each[1]) for each, here in panels.items() if len(here)}
+            most = max(each.percent.max() for each in shares.values())
+            (models if most > FEW else few)[model] = variants, panels, shares
+    models = models or few
+    size = (style.PAGE, 2.1 * len(models) + 0.9)
+    figure, grid = plt.subplots(len(models), len(SITES), figsize=size, sharey="row", squeeze=False)
+    looks = style.looks_of({variant for variants, *_ in models.values() for variant in variants})
+    for row, (model, (variants, panels, shares)) in zip(grid, models.items(), strict=True):
+        for axes, (title, site) in zip(row, SITES.items(), strict=True):
+            if site not in shares:
                 axes.set_axis_off()
                 continue
-            _layers(axes, unselectable_shares(here, causal), {v: looks[v] for v in looks if v in variants})
-            axes.axhline(numbers.gaussian_percent(here, fewer=taken), zorder=0, **GAUSSIAN)
+            _layers(axes, shares[site], {v: looks[v] for v in looks if v in variants})
+            here = panels[site]
+            axes.axhline(numbers.gaussian_percent(here, fewer=site[2]), zorder=0, **GAUSSIAN)
             size = f"d = {here.dimensions.max()}, {style.number_of(here.n_keys, 'key')}"
-            axes.set(title=f"{title}\n{size}", ylim=(-4, 104), xticks=sorted(of_model.layer.unique()))
-        row[0].set_ylabel(f"{model}:\nunselectable keys (%)")
-    for axes in panels[-1]:
+            axes.set(title=f"{title}\n{size}", ylim=(-4, 104), xticks=sorted(here.layer.unique()))
+        row[0].set_ylabel(
+            in_words(model, settings).replace(", learning", ",\nlearning") + "\nunselectable keys (%)"
+        )
+    for axes in grid[-1]:
         axes.set_xlabel("layer")
     entries = style.counted(style.each(looks, **POINTS[TRAINED]), keys[keys.model.isin(models)])
-    style.legend_below(figure, [*entries, *GREY_POINTS, GAUSSIAN], columns=3)
+    others = [in_words(model, settings) for model in few if model not in models]
+    note = f"not drawn, at most {FEW} % everywhere: {'; '.join(others)}" if others else ""
+    style.legend_below(figure, [*entries, *GREY_POINTS, GAUSSIAN], columns=3, title=note)
     return figure
 
 
@@ -94,9 +108,15 @@ def _layers(axes: Axes, shares: pd.DataFrame, looks: style.Looks) -> None:
 def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
     """Draw, by width of a head, the % of keys that are unselectable, or that can get much of a query's attention.
 
-    Much is ½, 1/10 or 1/100. LayerNorm models are drawn. Tables: key_selectability and language_model_ceilings.
+    LayerNorm models are drawn. The tables are key_selectability and language_model_ceilings.
     """
     shares, reach = numbers.by_width(keys), numbers.shares_reached(ceilings[ceilings.variant == "layernorm"])
+    alike: dict[
+        int, int
+    ] = {}  # contexts whose mean lengths differ by less than a hundredth count as equally long
+    for n in sorted(shares.n_keys.unique()):
+        alike[n] = next((other for other in alike.values() if n < 1.01 * other), n)
+    shares = shares.assign(n_keys=shares.n_keys.map(alike))
     figure, (above, below) = plt.subplots(2, 2, figsize=(style.PAGE, 5.6), sharex=True, sharey="row")
     colours = dict(zip(sorted(shares.n_keys.unique()), cycle(SIZES)))
     laws = {n: dict(label=f"{n:,} Gaussian keys", color=colours[n], ls="--", lw=1.0) for n in colours}
@@ -109,7 +129,7 @@ def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
     for axes in below:
         axes.set_xlabel("width of a head, d_head")
     above[0].set_ylabel("unselectable keys (%)")
-    below[0].set_ylabel("keys that can get it (%)")
+    below[0].set_ylabel("keys that can get\nso much attention (%)")
     title = f"means over {style.number_of([*shares.seeds, *reach.seeds], 'seed')}"
     style.legend_below(figure, entries, columns=4, title=title)
     return figure
@@ -137,18 +157,18 @@ def _reach(panels: Iterable[Axes], shares: pd.DataFrame) -> list[dict[str, Any]]
     """
     markers = dict(zip(sorted(shares.n_keys.unique()), "os^D" * len(shares), strict=False))
     thin = dict(lw=0.9, ms=3.4)
-    words = {ANY: "any query", NORM: "any query behind the norm, on any text"}
+    words = {ANY: "any vector", NORM: "any query from an output of the norm"}
     for axes, (queries, title) in zip(panels, words.items(), strict=True):
         here = shares[shares.queries == queries].sort_values("d_head")
         for (threshold, n), part in here.groupby(["threshold", "n_keys"]):
             axes.plot(part.d_head, part.percent, marker=markers[n], color=SHARES[threshold], **thin)
             some = part[part.seeds >= LEAST_FOR_INTERVAL]
             axes.vlines(some.d_head, some.low, some.high, color=SHARES[threshold], lw=thin["lw"])
-        axes.set_title(f"can get from {title}")
+        axes.set_title(f"query: {title}")
     entries = [
         dict(label=f"at least {FRACTIONS[threshold]}, trained", color=colour, marker="o", **thin)
         for threshold, colour in SHARES.items()
     ]
     for n, marker in [*markers.items()][1:]:
-        entries.append(dict(label=f"likewise, of {n:,} keys", color=style.GREY, marker=marker, **thin))
+        entries.append(dict(label=f"the same of {n:,} keys", color=style.GREY, marker=marker, **thin))
     return entries

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from layernorm_roles.evidence.analysis.majority import of_single_points, random_angle
+from layernorm_roles.evidence.analysis.majority import random_angle
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.variants import BUILT_IN, PAPER_PROJECTION
@@ -18,13 +18,13 @@ AXES = {
     "train_loss": "training loss (nats per token)",
     "test_loss": "test loss\n(nats per token)",
     "test_accuracy": style.ACCURACY,
-    "query_angle_mean": "angle of queries to\nones vector (degrees)",
-    "unequal": "1 − perplexity of\nattention / classes",
+    "query_angle_mean": "angle of queries to the\nones vector (degrees)",
+    "unequal": "distance from uniform:\n1 − perplexity / classes",
 }
 """Labels of the y axis, by column of table majority_metrics; `unequal` is attention's distance from equal."""
 
 COLUMNS = ("test_loss", "test_accuracy", "query_angle_mean", "unequal")
-"""What the figure `grid` shows of each experiment against the steps, in as many columns of panels."""
+"""What the panels of the figure `grid` show against the steps."""
 
 PAPER = {"d_model": [8], "sequence_length": 50, "classes": 20, "sampling": "depth_first", "split": "rows"}
 """Settings that a majority experiment needs for its numbers to compare with those that the paper reports."""
@@ -35,58 +35,45 @@ REPORTED = dict(label="paper, read off its figure", mec=style.GREY, **style.PAPE
 the paper reports, whose edge in the axes has the colour of its variant."""
 
 
-def title(experiment: str, settings: Mapping[str, Any]) -> str:
-    """Return a title for an experiment of the majority task: its name, width, classes and kind of data.
-
-    `settings` are those of the experiment. The kind of data says how they are sampled, and split for the test.
-    """
+def title(settings: Mapping[str, Any]) -> str:
+    """Return a title for an experiment of the majority task: its width, classes and kind of data."""
     data = f"{settings['sampling'].replace('_', '-')} partitions, split by {settings['split']}"
     if (settings["sampling"], settings["split"]) == (PAPER["sampling"], PAPER["split"]):
-        data = f"released data ({data})"
-    widths = ", ".join(map(str, settings["d_model"]))
-    return f"{experiment}: d_model = {widths}, {settings['classes']} classes, {data}"
+        data = "released data"
+    return f"d = {', '.join(map(str, settings['d_model']))}, {settings['classes']} classes, {data}"
 
 
 def curves(metrics: pd.DataFrame, settings: Mapping[str, Any], experiment: str, column: str) -> Figure:
-    """Draw a quantity of the majority task against the optimiser steps, with a curve for each variant.
+    """Draw a column of the table majority_metrics against the optimiser steps, with a curve for each variant.
 
-    `column` names the quantity in `metrics`, the table majority_metrics; `settings` is the section majority of the
-    settings. Numbers that the paper reports are marked if `experiment` has the paper's sizes and kind of data.
+    Numbers that the paper reports are marked if `experiment` has the paper's sizes and kind of data.
     """
-    runs = metrics[metrics.experiment == experiment]
+    runs, settings = metrics[metrics.experiment == experiment], settings["majority"][experiment]
     figure, axes = plt.subplots(figsize=(style.PAGE, 3.5))
     looks = style.looks_of(runs.variant)
     _panel(axes, runs, column, looks)
-    axes.set_title(title(experiment, settings[experiment]))
-    if all(settings[experiment][key] == value for key, value in PAPER.items()):
+    axes.set_title(title(settings))
+    if all(settings[key] == value for key, value in PAPER.items()):
         _mark_paper(axes, runs, column)
     style.legend_below(figure, style.counted(looks, runs), columns=3, further=[REPORTED, RANDOM])
     return figure
 
 
-def grid(metrics: pd.DataFrame) -> Figure:
+def grid(metrics: pd.DataFrame, settings: Mapping[str, Any], experiment: str) -> Figure:
     """Draw test loss, test accuracy, angle of queries to the ones vector, and inequality of attention by step.
 
-    Each experiment with one width and learning rate in `metrics`, the table majority_metrics, has a row of panels.
-    Inequality is 1 - (perplexity of attention) / (number of classes); it is drawn as 1e-6 if it is smaller.
+    `metrics` is the table majority_metrics. Inequality is 1 - (perplexity of attention) / (number of classes); it is
+    drawn as 1e-6 if it is smaller.
     """
-    runs = of_single_points(metrics)
+    runs = metrics[metrics.experiment == experiment]
     runs = runs.assign(unequal=(1 - runs.attention_share).clip(lower=1e-6))
-    names = runs.experiment.unique()
-    size = (style.PAGE, 1.4 * len(names) + 1.2)
-    figure, panels = plt.subplots(len(names), len(COLUMNS), figsize=size, squeeze=False)
+    figure, panels = plt.subplots(2, 2, figsize=(style.PAGE, 4.9), sharex=True)
     looks = style.looks_of(runs.variant, lw=1.1)
-    for row, experiment in zip(panels, names, strict=True):
-        part = runs[runs.experiment == experiment]
-        for axes, column in zip(row, COLUMNS, strict=True):
-            _panel(axes, part, column, looks)
-            axes.set(xlabel="", ylabel="")
-            axes.xaxis.set_major_locator(MaxNLocator(2, steps=[1, 2, 5, 10]))
-            axes.tick_params(labelsize=6)
-        row[0].set_ylabel(f"{experiment}\nd_model = {part.d_model.iloc[0]}")
-    for first, last, column in zip(panels[0], panels[-1], COLUMNS, strict=True):
-        first.set_title(AXES[column], fontsize=7)
-        last.set_xlabel("optimiser steps")
+    for axes, column in zip(panels.flat, COLUMNS, strict=True):
+        _panel(axes, runs, column, looks)
+    for axes in panels[0]:
+        axes.set_xlabel("")
+    figure.suptitle(title(settings["majority"][experiment]), fontsize=8)
     style.legend_below(figure, style.counted(looks, runs), columns=3, further=[RANDOM])
     return figure
 

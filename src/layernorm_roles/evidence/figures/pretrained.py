@@ -1,5 +1,8 @@
 """Pretrained models: how much attention the keys of each layer's heads can get, beside what they do get."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -8,7 +11,7 @@ from matplotlib.figure import Figure
 
 from layernorm_roles.evidence.analysis.pretrained import ones_ratios, shares_below
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import FRACTIONS, LEAST_FOR_INTERVAL
+from layernorm_roles.evidence.legends import FRACTIONS, LEAST_FOR_INTERVAL, PRETRAINED, in_words
 from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 
 LOOKS = {
@@ -61,25 +64,26 @@ def reached(ceilings: pd.DataFrame) -> Figure:
             axes.set(xlabel="layer", title=f"at least {fraction} of a query's attention")
             axes.set(xticks=layers[::every], ylim=(0, 103))
         asked = "" if best == NORM else ", any query"
-        panels[0].set_ylabel(f"{model}{asked}:\nkeys in heads (%)")
+        panels[0].set_ylabel(f"{PRETRAINED.get(model, model)}{asked}:\nkeys in heads (%)")
     entries = [LOOKS[kind] for kind in LOOKS if kind in {*shares.normalised}]
     style.legend_below(figure, [*entries, GETS | dict(lw=5)], columns=3)
     return figure
 
 
-def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> Figure:
+def projection(
+    ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame, settings: Mapping[str, Any]
+) -> Figure:
     """Draw the share of norms' inputs along the ones vector, and how far attention moves if projection is toggled.
 
-    Each pretrained model has a row of panels; below is one of our own GPTs. `ones` is the table ones_share; `shifts` is
-    the table projection_shift, on projections left out or added; `own` is the table language_model_ones_share, of which
-    LayerNorm runs are drawn.
+    Each pretrained model has a row of panels; below is one of our own GPTs with LayerNorm. The tables are ones_share,
+    language_model_ones_share and projection_shift, on projections left out or added.
     """
     several = own.groupby("model").variant.transform("nunique") > 1
     own = ones_ratios(own[several & (own.variant == "layernorm")])
     own = own.assign(trained=own.checkpoint == "final")
-    sizes = own.groupby("model", sort=False).dimensions.first()
-    tones = plt.get_cmap("viridis")(np.linspace(0.05, 0.8, len(sizes)))
-    colours = dict(zip(sizes.index, map(to_hex, tones), strict=True))
+    names = own.model.unique()
+    tones = plt.get_cmap("viridis")(np.linspace(0.05, 0.8, len(names)))
+    colours = dict(zip(names, map(to_hex, tones), strict=True))
     models = [*dict.fromkeys(shifts.model)]
     figure, grid = plt.subplots(len(models) + 1, 2, figsize=(style.PAGE, 2.5 + 2.1 * len(models)))
     below, moves = grid[-1, 0], grid[:-1, 1]
@@ -89,18 +93,18 @@ def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> F
         ratios = ones_ratios(ones[ones.model == model])
         ratios = ratios.assign(trained=ratios.checkpoint != "random")
         style.lines(left, ratios, "trained", TRAINED, "norm", "ratio", geometric=True)
-        left.set_title(model)
+        left.set_title(PRETRAINED.get(model, model))
         moved = shifts[shifts.model == model]
         for column, look in {"total_variation": TRAINED[True], "random_direction": RANDOM}.items():
             heads = moved.groupby(["layer", "context"], as_index=False)[column].mean()
             style.line(right, heads, "layer", column, **look)
-        right.set(xlabel="layer", ylabel="attention that moves")
-        right.set_title(f"projection {moved.change.iloc[0]}: {model}")
+        right.set(xlabel="layer", ylabel="fraction of attention\nmass that moves")
+        right.set_title(f"{PRETRAINED.get(model, model)}, projection {moved.change.iloc[0]}")
     plt.setp(moves, ylim=(0, 1.1 * style.heights(*moves).max()))
     for name, colour in colours.items():
         looks = style.each(TRAINED, color=colour)
         style.lines(below, own[own.model == name], "trained", looks, "norm", "ratio", geometric=True)
-    below.set_title("our GPTs")
+    below.set_title("our GPTs with LayerNorm")
     for axes in (*grid[:-1, 0], below):
         axes.axhline(1, **RANDOM)
         axes.set(xlabel="norm, in the model's order")
@@ -108,6 +112,6 @@ def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> F
         style.logarithmic(axes)
     entries = [*style.each(TRAINED, color=style.GREY).values(), RANDOM]
     for name, colour in colours.items():
-        entries.append(TRAINED[True] | dict(label=f"{name}, d = {sizes[name]}", color=colour))
-    style.legend_below(figure, entries, columns=6)
+        entries.append(TRAINED[True] | dict(label=in_words(name, settings), color=colour))
+    style.legend_below(figure, entries, columns=3)
     return figure

@@ -12,50 +12,49 @@ SHARE_COLOURS = ("#56B4E9", style.BLUE, "#002F5F")
 """Colours of lines for the shares of keys that are unselectable, from the smallest share to the largest."""
 
 CONTEXTS = (1e3, 1e6)
-"""Numbers of keys, about, between which the contexts of today's models lie, where the figure has a band."""
+"""Between these numbers of keys lie the contexts of present models, where the figure has a band."""
 
 HEADS = (2, 8, 16, 24, 32, 48, 64)
 """Dimensions of a key that have a tick on the axis: those of well-known models' heads, and some between."""
 
 
-def share(cells: pd.DataFrame, norm: str) -> Figure:
-    """Draw a heat map of the share of matrices with an unselectable key, by number n and dimension d of the keys.
+def share(cells: pd.DataFrame) -> Figure:
+    """Draw heat maps of the share of matrices with an unselectable key, by number n and dimension d of the keys.
 
-    `cells` is the table random_keys; keys after `norm` are drawn. A note names other norms without such a matrix.
+    `cells` is the table random_keys. A norm after which no matrix has such a key is named below instead of drawn.
     """
-    part = cells[cells.norm == norm]
-    figure, axes = plt.subplots(figsize=(style.COLUMN, 2.4))
-    grid = part.pivot(index="d", columns="n", values="any_unselectable")
-    look = dict(cmap="rocket_r", vmin=0, vmax=1, shading="nearest", rasterized=True)
-    mesh = axes.pcolormesh(grid.columns, grid.index, grid.to_numpy(), **look)
-    axes.set(xlabel="keys n", ylabel="dimension d")
-    axes.yaxis.get_major_locator().set_params(integer=True)
-    axes.set_title("\n".join([label(norm), *_notes(part)]), loc="left", fontsize=7)
-    figure.colorbar(mesh, ax=axes, label="share of matrices with\nan unselectable key", shrink=0.9)
-    none = [name for name in legend_order(cells.norm) if not cells.any_unselectable[cells.norm == name].any()]
-    if none and norm not in none:
-        names = " and ".join(label(name) for name in none)
-        figure.supxlabel(f"after {names}: none in {part.matrices.sum():,} matrices each", fontsize=7)
+    some = cells.groupby("norm").any_unselectable.any()
+    norms = legend_order(cells.norm)
+    drawn = sorted((name for name in norms if some[name] or name == "none"), key=lambda name: name != "none")
+    size = (style.COLUMN if len(drawn) == 1 else style.PAGE, 2.5)
+    figure, panels = plt.subplots(1, len(drawn), figsize=size, squeeze=False, sharey=True)
+    for axes, norm in zip(panels[0], drawn, strict=True):
+        part = cells[cells.norm == norm]
+        grid = part.pivot(index="d", columns="n", values="any_unselectable")
+        look = dict(cmap="rocket_r", vmin=0, vmax=1, shading="nearest", rasterized=True)
+        mesh = axes.pcolormesh(grid.columns, grid.index, grid.to_numpy(), **look)
+        axes.set(xlabel="number of keys n")
+        axes.yaxis.get_major_locator().set_params(integer=True)
+        notes = [label(norm), f"{part.matrices.max():,} matrices for each n and d"]
+        if borderline := part.n_borderline.sum():
+            notes.append(f"{borderline} of {(part.n * part.matrices).sum():,} keys borderline")
+        axes.set_title("\n".join(notes), loc="left", fontsize=7)
+    panels[0, 0].set_ylabel("dimension d")
+    figure.colorbar(mesh, ax=[*panels[0]], label="share of matrices with\nan unselectable key", shrink=0.9)
+    if none := [name for name in norms if name not in drawn]:
+        matrices = cells.matrices[cells.norm == none[0]].sum()
+        names = " and ".join(filter(None, (", ".join(map(label, none[:-1])), label(none[-1]))))
+        figure.supxlabel(f"after {names}: none in {matrices:,} matrices each", fontsize=7)
     return figure
-
-
-def _notes(part: pd.DataFrame) -> list[str]:
-    """Sentences on what a heat map of one norm does not show: how many matrices and borderline keys there were."""
-    notes = [f"none in {part.matrices.sum():,} matrices"]
-    if part.any_unselectable.any():
-        notes = [f"{part.matrices.max():,} matrices for each n and d"]
-    if borderline := part.n_borderline.sum():
-        notes.append(f"{borderline} of {(part.n * part.matrices).sum():,} keys borderline")
-    return notes
 
 
 # The law of widths
 
 
 def law(table: pd.DataFrame) -> Figure:
-    """Draw, against the dimension of keys, how many Gaussian keys it takes until a given share is unselectable.
+    """Draw, by dimension, how many Gaussian keys it takes until a share is unselectable, from the table gaussian_law.
 
-    `table` is the table gaussian_law. Each share has a curve, and a dashed one if a key's rivals are only earlier keys.
+    Each share has a curve, and a dashed one if a key's rivals are only earlier keys.
     """
     figure, axes = plt.subplots(figsize=(style.PAGE, 2.7))
     known = table.dropna(subset="n").sort_values("d")
@@ -68,7 +67,7 @@ def law(table: pd.DataFrame) -> Figure:
     last = int(max(known.d.max(), max(HEADS)))
     axes.set(yscale="log", xlabel="dimension of a key, d", ylabel="keys n", xlim=(1, last + 1), xticks=HEADS)
     note = dict(ha="right", fontsize=7, color="0.4")
-    axes.text(last + 0.5, CONTEXTS[0] * 1.25, "contexts of today's models", **note)
+    axes.text(last + 0.5, CONTEXTS[0] * 1.25, "contexts of present models", **note)
     beyond = table.groupby("d").n.count()
     if (beyond == 0).any():
         power = int(np.log10(table.n.max()))
@@ -79,6 +78,6 @@ def law(table: pd.DataFrame) -> Figure:
         dict(label=f"{100 * share:g} % unselectable", color=tones[share], **strokes[False])
         for share in shares[::-1]
     ]
-    entries.append(dict(label="among the keys before, likewise", color=style.GREY, **strokes[True]))
+    entries.append(dict(label="among earlier keys only", color=style.GREY, **strokes[True]))
     style.legend_below(figure, entries, columns=4)
     return figure

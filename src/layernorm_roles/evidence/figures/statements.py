@@ -102,29 +102,35 @@ RESIDUAL = {
 GUESSING = dict(label="guessing", color="black", ls=":", lw=1.0)
 
 
-def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame) -> Figure:
-    """Draw final losses of pre-norm and post-norm networks by learning rate; below, gradients and probed positions.
-
-    `table` is the table placement (nats); diverged runs are only counted. `untrained` is the table untrained_gradients:
-    geometric means, by depth, of the first layer's gradient norm, without zero and infinite ones. `probe` is the table
-    position_probe: the percentage of tokens whose position a linear probe names, by layer of the deepest networks.
-    """
-    figure = plt.figure(figsize=(style.PAGE, 5.0))
-    above, below = figure.subfigures(2, 1, height_ratios=[1, 1.25])
+def placement(table: pd.DataFrame) -> Figure:
+    """Draw final losses of pre-norm and post-norm networks by learning rate, from the table placement."""
     losses = final_losses(table)
     depths = sorted(losses.depth.unique())
-    panels = above.subplots(1, len(depths), sharey=True, squeeze=False)[0]
+    figure, (panels,) = plt.subplots(1, len(depths), figsize=(style.PAGE, 2.6), sharey=True, squeeze=False)
+    looks = style.each(PLACES, marker="o", ms=2.5)
     for axes, depth in zip(panels, depths, strict=True):
         here = losses[losses.depth == depth]
-        finite, looks = here[np.isfinite(here.loss)], style.each(PLACES, **RESIDUAL[True])
+        finite = here[np.isfinite(here.loss)]
         style.lines(axes, finite, "placement", looks, "learning_rate", "loss", spread="range")
         if lost := len(here) - len(finite):
             place = dict(transform=axes.transAxes, ha="right", va="top")
             axes.text(0.98, 0.98, f"{lost} diverged", fontsize=6, **place)
         style.rates(axes, losses.learning_rate)
         axes.set(title=f"{depth} layers", xlabel="learning rate")
-    panels[0].set_ylabel("final loss (nats)")
-    normed, bare, *probed = below.subplots(1, 4)
+    panels[0].set_ylabel("final training loss\n(nats per token)")
+    seeds = style.number_of([losses.seed.nunique()], "seed")
+    entries = [look for name, look in looks.items() if name in {*losses.placement}]
+    style.legend_below(figure, entries, columns=3, title=f"means over {seeds}")
+    return figure
+
+
+def residual(untrained: pd.DataFrame, probe: pd.DataFrame) -> Figure:
+    """Draw gradients and probed positions of networks with and without residual connections.
+
+    `untrained` is the table untrained_gradients, without gradients that are zero or infinite. `probe` is the table
+    position_probe, of its deepest networks.
+    """
+    figure, (normed, bare, *probed) = plt.subplots(1, 4, figsize=(style.PAGE, 2.9))
     first = untrained[np.isfinite(untrained.gradient_norm) & (untrained.gradient_norm > 0)]
     shares = position_accuracies(probe)
     for residual, stroke in RESIDUAL.items():
@@ -143,8 +149,8 @@ def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame)
     for axes, title in zip(probed, ("untrained", "trained"), strict=True):
         axes.axhline(100 / probe.context_length.max(), **GUESSING)
         axes.set(title=title, xlabel="before layer", ylim=(0, 103), xticks=sorted(shares.layer.unique()))
-    probed[0].set_ylabel("tokens whose position\na probe names (%)")
+    probed[0].set_ylabel("positions that a\nlinear probe reads (%)")
     entries = [*PLACES.values(), *style.each(RESIDUAL, color=style.GREY).values(), GUESSING]
-    seeds = style.number_of([table.seed.nunique() for table in (losses, first, shares)], "seed")
-    style.legend_below(below, entries, columns=3, title=f"means over {seeds}")
+    seeds = style.number_of([each.seed.nunique() for each in (first, shares)], "seed")
+    style.legend_below(figure, entries, columns=3, title=f"means over {seeds}")
     return figure

@@ -57,7 +57,8 @@ Looks = Mapping[Any, Look]
 
 
 def theme() -> None:
-    """Set fonts, line widths and other matplotlib parameters (rcParams) for all figures that are drawn afterwards."""
+    """Set the look of all figures that are drawn afterwards, whatever a user's matplotlibrc says."""
+    matplotlib.rcdefaults()
     options = {"font.size": 8, "axes.labelsize": 8, "axes.titlesize": 8, "legend.frameon": False}
     options |= {"xtick.labelsize": 7, "ytick.labelsize": 7, "legend.fontsize": 7, "legend.title_fontsize": 7}
     options |= {"axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.6}
@@ -70,9 +71,9 @@ def theme() -> None:
 
 
 def looks_of(variants: Iterable[str], **more: Any) -> dict[str, dict[str, Any]]:
-    """Return label, color and line style (ls) of each variant, as a dictionary in the order of the legends.
+    """Return label, color and line style (ls) of each variant, in the order of legends, with the options `more`.
 
-    `more` are options of `Axes.plot` to be added to each. Variants that are not built in get spare colours in turn.
+    Variants that are not built in get spare colours in turn.
     """
     spare, looks = cycle(SPARE_COLOURS), {}
     for name in legend_order(variants):
@@ -82,27 +83,18 @@ def looks_of(variants: Iterable[str], **more: Any) -> dict[str, dict[str, Any]]:
 
 
 def each(looks: Looks, **more: Any) -> dict[Any, dict[str, Any]]:
-    """Return a copy of `looks` with the options `more` added to every look.
-
-    A look is a dictionary of options of `Axes.plot`, such as color; `looks` has one for each variant or other value.
-    """
+    """Return a copy of `looks` with the options `more` added to every look."""
     return {value: {**look, **more} for value, look in looks.items()}
 
 
 def apart(looks: Looks, factor: float) -> dict[Any, dict[str, Any]]:
-    """Return a copy of `looks`, options of lines, with a `shift` in each that sets them side by side on a log x axis.
-
-    The function `line` multiplies x by the shift; from each line to the next the shift grows by the factor `factor`.
-    """
+    """Return a copy of `looks` with a `shift` in each, by which `line` multiplies x: side by side on a log axis."""
     shifts = (factor ** (number - (len(looks) - 1) / 2) for number in range(len(looks)))
     return {value: {**looks[value], "shift": shift} for value, shift in zip(looks, shifts, strict=True)}
 
 
 def number_of(numbers: Collection[SupportsInt], what: str) -> str:
-    """Return a text such as "1 seed", "3 seeds" or "2 to 5 seeds", with the smallest and the largest of `numbers`.
-
-    `what` is the noun in the singular. `numbers` must not be empty.
-    """
+    """Return "1 seed", "3 seeds" or, for different `numbers`, "2 to 5 seeds", where `what` is "seed"."""
     few, most = (int(end(numbers)) for end in (min, max))
     return f"{few:,} to {most:,} {what}s" if few < most else f"{most:,} {what}{'' if most == 1 else 's'}"
 
@@ -111,11 +103,9 @@ def number_of(numbers: Collection[SupportsInt], what: str) -> str:
 
 
 def means(table: pd.DataFrame, x: str, y: str, geometric: bool = False, whole: bool = False) -> pd.DataFrame:
-    """Return the mean of column `y` and its interval (columns mean, low, high) for each value of column `x` (index).
+    """Return the mean of column `y` and its 95 % interval (columns mean, low, high) for each value of `x` (index).
 
-    Rows of `table` with equal x are a sample, usually with one row for each seed. low and high are the ends of
-    Student's 95 % interval, NaN for fewer than 3 values, or with `whole` the smallest and largest value. With
-    `geometric` the mean is geometric; its interval is computed on logarithms and transformed back.
+    The interval is NaN for fewer than 3 values; with `whole` it is the range. With `geometric` both are of logarithms.
     """
     rows = {}
     for value, values in table.groupby(x)[y]:
@@ -141,10 +131,8 @@ def line(
 ) -> pd.DataFrame:
     """Draw the mean of column `y` against column `x` with its spread; return the table from the function `means`.
 
-    `spread` is "band" or (vertical) "bars" for 95 % intervals, "none", or "range" for a band from the smallest to the
-    largest value. "seeds" is a band if there are 5 or more seeds, otherwise a thin line for each seed; `table` then has
-    to have one row for each seed and x. All x, also those returned, are multiplied by `shift`. With `geometric`, means
-    and intervals are of logarithms. `look` has options of `Axes.plot`, color among them.
+    The spread "range" is a band from the smallest to the largest value; "seeds" is a band from 5 seeds on, else a thin
+    line for each seed. All x are multiplied by `shift`. `look` has options of `Axes.plot`.
     """
     curve = means(table, x, y, geometric, whole=spread == "range")
     curve.index *= shift
@@ -161,10 +149,7 @@ def line(
 
 
 def lines(axes: Axes, table: pd.DataFrame, hue: str, looks: Looks, x: str, y: str, **options) -> None:
-    """Draw a line, with the function `line`, for each value of column `hue` that has a look in `looks`.
-
-    A look is a dictionary of options of `Axes.plot`, color among them. `options` are further arguments of `line`.
-    """
+    """Draw a line, with the function `line`, for each value of column `hue` that has a look in `looks`."""
     for value, look in looks.items():
         part = table[table[hue] == value]
         if len(part):
@@ -188,10 +173,9 @@ def heights(*panels: Axes) -> np.ndarray:
 
 
 def accuracies(*panels: Axes) -> None:
-    """Make the y axes of `panels` show accuracies (0..1) in per cent, on a scale that is logarithmic in the error.
+    """Show accuracies (0..1) in per cent on y axes logarithmic in the error, with limits that fit all `panels`.
 
-    Halving the error, 1 - accuracy, is the same length everywhere; errors below 1e-4 are drawn as 1e-4. All panels get
-    the same limits, which fit the lines that are already in them.
+    Halving the error, 1 - accuracy, is the same length everywhere; errors below 1e-4 are drawn as 1e-4.
     """
 
     def height(accuracy: np.ndarray) -> np.ndarray:
@@ -213,10 +197,7 @@ def accuracies(*panels: Axes) -> None:
 
 
 def logarithmic(axes: Axes) -> None:
-    """Make the y axis of `axes` logarithmic, with plain numbers and limits that fit all lines drawn so far.
-
-    At least one line must have a value above 0.
-    """
+    """Make the y axis of `axes` logarithmic, with plain numbers and limits that fit all lines drawn so far."""
     there = heights(axes)
     there = there[there > 0]
     axes.set_yscale("log")
@@ -249,7 +230,7 @@ def rates(axes: Axes, values: Iterable[SupportsFloat]) -> None:
 def counted(looks: Looks, runs: pd.DataFrame) -> list[dict[str, Any]]:
     """Return legend entries for the variants in `runs`, whose labels give the number of seeds, such as ", 3 seeds".
 
-    `looks` has the lines' options. Labels have the range of the number if settings such as the width differ in it.
+    Labels have the range of the number if settings such as the width differ in it.
     """
     settings = runs.columns.intersection(SETTINGS, sort=False)
     seeds = runs.groupby(["variant", *settings]).seed.nunique()
@@ -275,14 +256,30 @@ def legend_below(
         legend.remove()
 
 
+def name_ends(axes: Axes, ends: Iterable[tuple[float, Look]]) -> None:
+    """Write the labels of lines at the right of the axes, beside the heights of their ends, but not on each other.
+
+    `ends` has the height of each line at its end, in the data's units, and its look. The axes' limits must be final.
+    """
+    gap = 10 / 72 / (axes.get_position().height * axes.figure.get_figheight())
+    in_axes = (axes.transData + axes.transAxes.inverted()).transform
+    ordered = sorted(((in_axes((1, y))[1], look) for y, look in ends), key=lambda end: end[0])
+    places = np.clip([height for height, _ in ordered], 0, 1)
+    steps = gap * np.arange(len(places))
+    places = np.maximum.accumulate(places - steps) + steps  # upwards, as far as they need
+    places = np.minimum(places, 1 + steps - steps[-1])
+    for place, (_, look) in zip(places, ordered, strict=True):
+        options = dict(xycoords="axes fraction", ha="left", va="center", fontsize=7)
+        axes.annotate(look["label"], (1.02, place), color=look["color"], **options)
+
+
 # Tables and files
 
 
 def differences(runs: pd.DataFrame, base: str, column: str, *index: str) -> pd.DataFrame:
     """Return the values of other variants in `column` minus those of the variant `base`, as a column "difference".
 
-    Rows of two variants are paired if they are equal in the columns `index`, such as step and seed. The result has a
-    row for each pair, with the columns `index`, variant and difference. Rows without a partner are left out.
+    Rows of two variants are paired if they are equal in the columns `index`; those without a partner are left out.
     """
     wide = runs.pivot(index=[*index], columns="variant", values=column)
     beyond = wide.drop(columns=base).sub(wide[base], axis=0).reset_index()

@@ -40,16 +40,15 @@ MOMENTS = (dict(marker="o", mfc="white", ms=4.5), dict(marker="o", ms=4.5))
 def size_and_projection(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
     """Draw test accuracies with large and small keys, with projection and without, and the effects of both.
 
-    `metrics` is the table majority_metrics, `settings` the section majority of the settings. Each experiment with one
-    width, one learning rate and the variants layernorm, scale, layernorm_small and scale_released has a row of panels:
-    accuracies at an early step and at the last, and effects of size and projection, with their interaction.
+    `metrics` is the table majority_metrics. Each experiment with one width, one learning rate and the variants
+    layernorm, scale, layernorm_small and scale_released has a row of panels.
     """
     variants = of_single_points(metrics).groupby("experiment", sort=False).variant
     names = [name for name, present in variants if {*LARGE, *SMALL} <= {*present}]
     figure = plt.figure(figsize=(style.PAGE, 0.4 + 2.2 * len(names)))
     entries: list[style.Look] = []
     for part, name in zip(np.ravel(figure.subfigures(len(names), 1)), names, strict=True):
-        part.suptitle(title(name, settings[name]), fontsize=7)
+        part.suptitle(title(settings["majority"][name]), fontsize=7)
         entries = _cells_and_effects(part, metrics[metrics.experiment == name])
     style.legend_below(figure, entries, columns=4)
     return figure
@@ -107,11 +106,11 @@ PROJECTED = {
 """The variant whose accuracy is subtracted from that of others, and entries of a legend that say what is projected."""
 
 
-def by_d_model(metrics: pd.DataFrame) -> Figure:
-    """Draw final test accuracy, and its difference from the variant scale, against width; each variant has a curve.
+def by_d_model(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
+    """Draw final test accuracy (table majority_metrics), and its difference from the variant scale, against width.
 
-    `metrics` is the table majority_metrics. Each learning rate of an experiment with several widths has a row of
-    panels. Differences (percentage points) are left out if the variant scale is missing or there is no other.
+    Each learning rate of an experiment with several widths has a row of panels. Differences (percentage points) are
+    left out if the variant scale is missing or there is no other.
     """
     metrics = _with_several(metrics, "d_model")
     looks = style.looks_of(metrics.variant, marker="o", ms=3.2)
@@ -125,7 +124,9 @@ def by_d_model(metrics: pd.DataFrame) -> Figure:
         lines = dict(hue="variant", looks=style.apart(looks, 1.01), x="d_model", spread="bars")
         style.lines(row[0], ends, y="test_accuracy", **lines)
         style.accuracies(row[0])
-        row[0].set(ylabel=style.ACCURACY, title=f"{experiment}, learning rate {rate:g}")
+        of_runs = settings["majority"][experiment]
+        row[0].set_ylabel(style.ACCURACY)
+        row[0].set_title(f"{of_runs['classes']} classes, learning rate {rate:g}")
         if {BASE} < {*ends.variant}:
             gains = style.differences(ends, BASE, "test_accuracy", "d_model", "seed")
             style.lines(row[1], gains.assign(points=100 * gains.difference), y="points", **lines)
@@ -155,7 +156,7 @@ DIVERGED = dict(label="mean with diverged runs, each 0", marker="X", ms=6, **_OP
 early, and a mean accuracy with diverged runs. In the axes their edges have the colour of their variant."""
 
 
-def by_rate(metrics: pd.DataFrame) -> Figure:
+def by_rate(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
     """Draw final test accuracy, and the steps to test loss 0.5 (TEST_LOSS), against the learning rate, by variant.
 
     `metrics` is the table majority_metrics. Each width of an experiment with several rates has a row of panels.
@@ -168,7 +169,8 @@ def by_rate(metrics: pd.DataFrame) -> Figure:
         for variant, look in style.apart(looks, 10**0.03).items():
             if variant in {*runs.variant}:
                 _rates(left, right, runs[runs.variant == variant], look)
-        left.set(ylabel=style.ACCURACY, title=f"{experiment}, d_model = {width}")
+        left.set_ylabel(style.ACCURACY)
+        left.set_title(title(settings["majority"][experiment] | {"d_model": [width]}))
         right.set_ylabel(f"optimiser steps to test loss {TEST_LOSS:g}")
         style.accuracies(left)
         steps = style.heights(right)

@@ -1,4 +1,4 @@
-"""The language models: Tables 1 to 4 on the keys that no query selects, and baselines of the losses."""
+"""Tables 1 to 4: the keys of language models that no query selects."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,12 +7,9 @@ import pandas as pd
 from layernorm_roles.evidence.analysis import language_model
 from layernorm_roles.evidence.analysis.estimate import span
 from layernorm_roles.evidence.analysis.paper import reported
-from layernorm_roles.evidence.claims.rules import TRAINS
 from layernorm_roles.evidence.legends import LEGENDS, PAPER_MODEL
 from layernorm_roles.evidence.tables.readable import (
-    NORM,
     SPLIT_CHARACTER,
-    Cell,
     Part,
     Readable,
     grid,
@@ -35,9 +32,9 @@ LEAST_OCCURRENCES, SHOWN = 10, 20
 
 
 def table_1(keys: pd.DataFrame) -> Readable:
-    """Return the paper's Table 1: per cent of GPT keys at attention's input that are unselectable, by layer.
+    """Return Table 1: per cent of GPT keys at attention's input that are unselectable (key_selectability), by layer.
 
-    `keys` is the table key_selectability. For the model gpt, further rows have the percentages that the paper reports.
+    For the model gpt, further rows have the percentages that the paper reports.
     """
     sites = ("after_norm", "after_norm_exact")
     frame = ordered(language_model.unselectable_shares(keys[keys.site.isin(sites)], texts="long"), "variant")
@@ -55,10 +52,7 @@ def table_1(keys: pd.DataFrame) -> Readable:
 
 
 def table_2(keys: pd.DataFrame) -> Readable:
-    """Return the paper's Table 2: per cent of GPT keys that are unselectable before and after LayerNorm, by layer.
-
-    `keys` is the table key_selectability. For the model gpt, further rows have the percentages that the paper reports.
-    """
+    """Return Table 2: per cent of GPT keys that are unselectable before and after LayerNorm, by layer."""
     beside = keys[keys.site.isin(SITES)]
     frame = language_model.unselectable_shares(beside, texts="long", variant="layernorm")
     paper, parts = reported()["language_model"]["table_2"], []
@@ -71,9 +65,9 @@ def table_2(keys: pd.DataFrame) -> Readable:
 
 
 def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
-    """Return the paper's Table 3: the tokens whose keys are most often unselectable in the GPT without scaling.
+    """Return Table 3: the tokens whose keys are most often unselectable in the GPT without scaling (sentence_tokens).
 
-    `keys` is the table key_selectability, `tokens` the table sentence_tokens. Sentences with most such tokens follow.
+    Sentences with most such tokens follow, and the shares of all tokens of sentences, from key_selectability.
     """
     model = language_model.without_scaling(tokens)
     if model.empty:
@@ -105,93 +99,10 @@ def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
 
 
 def table_4(keys: pd.DataFrame) -> Readable:
-    """Return the paper's Table 4: per cent of BERT's keys that are unselectable with its LayerNorms and without any.
-
-    `keys` is the table key_selectability. There is a column for each layer.
-    """
+    """Return Table 4: per cent of BERT's keys that are unselectable with its LayerNorms and without any, by layer."""
     frame = ordered(language_model.unselectable_shares(keys, model="bert", site="after_norm"), "variant")
     title = f"Keys of BERT with its LayerNorms, and with every one removed. {_contexts(keys, 'bert', 'sentences')}"
     return Readable(frame, [title, shares_by_layer(frame, "variant")])
-
-
-def heads(keys: pd.DataFrame) -> Readable:
-    """Return a readable table of the percentages of unselectable keys in the heads of GPTs, by variant and layer.
-
-    `keys` is the table key_selectability. Separate tables have all keys, or only earlier keys, as a key's rivals.
-    """
-    in_heads = keys[keys.site.isin(["head", "head_exact"]) & (keys.texts == "long")]
-    rivals = {
-        False: "among all keys of the context",
-        True: "among the keys before them, as a causal query meets them",
-    }
-    frames, parts = [], []
-    for model, of_model in in_heads.groupby("model", sort=False):
-        size = f"d_head = {of_model.dimensions.iloc[0]}"
-        for causal, words in rivals.items():
-            shares = ordered(language_model.unselectable_shares(of_model, causal=causal), "variant")
-            frames.append(shares.assign(causal=causal))
-            for site, shown in shares.groupby("site"):
-                exact = ", QK-norm with eps = 0" if site == "head_exact" else ""
-                title = f"{model} ({size}): keys in the heads{exact}, {words}. "
-                parts += [title + _contexts(keys, model, "long"), shares_by_layer(shown, "variant")]
-    frame = pd.concat(frames) if frames else language_model.unselectable_shares(in_heads).assign(causal=False)
-    return Readable(frame, parts)
-
-
-def baselines(metrics: pd.DataFrame) -> Readable:
-    """Return a readable table of final validation losses of language models beside two baselines, in nats per token.
-
-    `metrics` is the table language_model_metrics. The baselines are token frequencies and a model without attention.
-    """
-    frame = language_model.baselines(metrics)
-    cells = {
-        "model": "{.model}",
-        **NORM,
-        "seeds": "{.seeds}",
-        "validation loss": _loss("valid_loss"),
-        "unigram": _loss("unigram_loss"),
-        "no attention": _loss("no_attention_loss"),
-        "below unigram by": _loss("gain_over_unigram"),
-        "attention is worth": _loss("worth_of_attention"),
-    }
-    return Readable(frame, [grid(frame, cells, texts=2)])
-
-
-def _loss(column: str) -> Cell:
-    """Return how a cell is made of a column of means in nats: with the mean's interval if the row has one."""
-
-    def cell(row) -> str:
-        ends = (getattr(row, column + end, float("nan")) for end in ("_low", "_high"))
-        return estimate(getattr(row, column), *ends, ".3f")
-
-    return cell
-
-
-def losses_by_rate(metrics: pd.DataFrame) -> Readable:
-    """Return a readable table of final losses, in nats per token, by learning rate and length of training.
-
-    `metrics` is the table language_model_metrics, of which models with several rates or lengths are shown.
-    """
-    frame = language_model.losses_by_rate(metrics, TRAINS)
-    frame = ordered(frame, "model", "steps", "variant", "base_learning_rate")
-    cells = {
-        "model": "{.model}",
-        **NORM,
-        "steps": "{.steps:,}",
-        "learning rate": "{.base_learning_rate:g}",
-        "runs": "{.runs}",
-        "diverged": "{.diverged}",
-        "learnt to attend": "{.learnt}",
-        "training loss": _loss("train_loss"),
-        "validation loss": _loss("valid_loss"),
-    }
-    note = (
-        "Nats per token at the last step, means over the runs that did not diverge, the validation loss with its 95 % "
-        f"interval. A run has learnt to attend if it gets {TRAINS:.0%} of what attention is worth to LayerNorm at "
-        "its best learning rate, in the longest training. A loss over runs of which some have learnt it and others "
-        "have not is a mean of two humps."
-    )
-    return Readable(frame, [grid(frame, cells, texts=2), note])
 
 
 def shares_by_layer(
