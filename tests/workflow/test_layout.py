@@ -35,7 +35,7 @@ def test_lint_has_only_its_wish_for_an_environment_per_rule():
 def test_every_target_says_what_it_is_and_help_lists_them():
     found = re.findall(r"(?m)^(?:use rule \w+ as|rule) (\w+)", text_of("workflow/rules/targets.smk"))
     targets = ["all", *found]
-    assert {"majority", "pretrained", "publish", "help"} <= {*targets}
+    assert {"majority", "pretrained", "help"} <= {*targets}
     lines = snakemake(ROOT, "help", "--quiet", "all", package=ROOT).stdout.splitlines()
     listed = dict(line.split(maxsplit=1) for line in lines if line.startswith("    "))
     assert {*listed} == {*targets} and all(meaning.endswith(".") for meaning in listed.values()), listed
@@ -181,7 +181,7 @@ class Given(dict):
 
 
 INPUT = Given(parts=["p"], tables=["in/a.parquet"], figures=["f"])
-OUTPUT = Given((name, f"x/out/{name}") for name in "measured cloud table comparisons report findings".split())
+OUTPUT = Given((name, f"x/out/{name}") for name in "measured cloud table comparisons report findings markdown".split())
 OUTPUT |= {"claims": "x/y/parquet/a", "manifest": "x/y/data/text/words/manifest.json", "origin": "o"}
 PARAMS = Given(folder="x/y", against="x/z", kept="x/published", plan=PLAN)
 TEXT, COMPARED = Path("x/y/data/text/words"), "x/y/tables/compare_z"
@@ -193,9 +193,8 @@ CALLS = {
     "judge_claims": ("evidence.claims.judge_files", {"a": "in/a.parquet"}, OUTPUT.claims, OUTPUT.comparisons),
     "measure_geometry": ("statements.geometry.write", PLAN, OUTPUT.measured, OUTPUT.cloud),
     "prepare_text": ("text.prepare.prepare", example(Text), TEXT, 5, Path("x/y/data/downloads")),
-    "publish": ("evidence.page.publish.publish", PLAN, "x/y", "x/published"),
     "train_language_model": ("language_model.train.train_batch", PLAN, INPUT, OUTPUT, 3),
-    "write_page": ("evidence.page.page.write", PLAN, PAGE, OUTPUT.report, OUTPUT.findings),
+    "write_page": ("evidence.page.page.write", PLAN, PAGE, OUTPUT.report, OUTPUT.findings, OUTPUT.markdown),
 }
 """By script of the workflow, the function that it calls, and with what, where its arguments could be exchanged."""
 
