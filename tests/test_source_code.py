@@ -26,6 +26,11 @@ class Norm:
     def forward(self, x):
         """The result."""
         return self.factor * x if str(x) in {"a", "b"} else x
+
+
+@claim(kind="paper")
+def faster(test):
+    """It is."""
 '''
 HOUSE = {"norm.py": CODE, "table.csv": "a,b\n", "page.html.j2": "<p>", "text.yaml": "a: 1"}
 
@@ -50,6 +55,7 @@ def digest(*packages):
     ("file", "old", "new", "counts"),
     [
         ("norm.py", '"""The result."""', '"""Another sentence."""', False),
+        ("norm.py", '"""It is."""', '"""Another sentence, which readers see."""', True),
         ("norm.py", '"""What multiplies."""', '"""Another sentence."""', False),
         ("norm.py", '        """The result."""\n', "", False),
         ("norm.py", "# a set", "# three names\n\n\n", False),

@@ -1,7 +1,6 @@
 """Old results never pass as new, and good ones are kept: what they were made from stands in their folder alone."""
 
 import copy
-import json
 import os
 import random
 import re
@@ -32,11 +31,7 @@ def finished(checkout):
     for number in range(40):
         words = random.Random(number).choices(["norm", "key", "head", "query"], k=60)
         (made.folder / f"mine/{number}.txt").write_text(" ".join(f"The {word} has keys." for word in words))
-    rules = made.folder / "results/tiny/rules.json"
-    rules.parent.mkdir(parents=True)
-    rules.write_text("{}")  # of a start that began no job
     made.run(*TARGETS)
-    assert "commit" in json.loads(rules.read_text())
     return made
 
 
@@ -103,10 +98,7 @@ def test_other_settings_make_again_what_depends_on_them_and_more_seeds_keep_the_
     said = copied.run(*TARGETS, "check")
     lines = r".*\n\S+  1 job\n.* code\n.* \d+ of the planned jobs are not done\n\S+  1 job done in \d+ s\n"
     assert re.fullmatch(lines, said), "and nothing else is printed"
-    rules = (copied.folder / "results/tiny/rules.json").stat()
     shutil.rmtree(copied.folder / "results/tiny/parquet")
     change(copied, seeds=no_runs() | {"layernorm": 2, "mine": 1})
     assert "  3 jobs\n" in copied.run(*TARGETS), "data, a run, and the table"
     assert again(copied) == {}
-    now = (copied.folder / "results/tiny/rules.json").stat()
-    assert (now.st_mtime, now.st_ino) == (rules.st_mtime, rules.st_ino), "written before the first job alone"

@@ -46,7 +46,7 @@ def test_every_figure_table_and_verdict_is_there_and_intact(smoke):
     for name in expected:
         files.verify(smoke.results / name)
     claims = store.read(smoke.results / "parquet/claims.parquet", "claims")
-    assert claims.claim.tolist() == [claim.name for claim in CLAIMS] and {*claims.rule_fixed} == {"before"}
+    assert claims.claim.tolist() == [claim.name for claim in CLAIMS]
 
 
 def test_the_run_is_offline_prints_less_than_150_lines_and_ends_with_its_report(smoke):
@@ -136,10 +136,10 @@ def test_no_job_of_the_kept_reproduction_trains(smoke):
     assert {*plan} == {"claims", "page", "published_figures"}
 
 
-def test_publish_keeps_a_finished_reproduction_with_the_rules_from_before_it(smoke):
+def test_publish_keeps_a_finished_reproduction(smoke):
     smoke.run("publish")
     kept = smoke.folder / "results/published"
-    kinds = "rules.json settings.json parquet/claims.parquet figures/figure_2a.png tables/durations.csv"
+    kinds = "settings.json parquet/claims.parquet figures/figure_2a.png tables/durations.csv"
     for name in kinds.split():
         assert (kept / name).read_bytes() == (smoke.results / name).read_bytes()
     assert not [path for path in kept.rglob("*") if path.name in ("runs", "data", "origin")]
@@ -159,5 +159,3 @@ def test_the_kept_reproduction_is_drawn_again_with_the_same_bytes(checkout, monk
         contents.append({file: file.read_bytes() for file in found})
     assert contents[0].keys() == contents[1].keys()
     assert not [file for file, content in contents[0].items() if contents[1][file] != content]
-    judged = pd.read_parquet(kept / "parquet/claims.parquet")
-    assert "before" in set(judged.rule_fixed), "its rules are compared with its own settings"

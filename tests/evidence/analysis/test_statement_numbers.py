@@ -29,3 +29,11 @@ def test_a_probe_s_accuracy_is_the_mean_over_the_runs_of_a_seed_that_did_not_div
 def test_the_exponent_is_the_slope_of_logarithms():
     table = pd.DataFrame({"seed": 7, "x": [1.0, 2.0, 5.0, 9.0]}).eval("y = 3 * x**-0.5")
     assert statements.exponents(table, "x", "y").to_dict() == pytest.approx({7: -0.5})
+
+
+def test_numbers_on_batches_and_scores_are_those_of_the_world():
+    batches = worlds.batch_dependence(0.1, -0.5, spread=0.0)
+    found = statements.batch_and_scores(batches, worlds.score_scale(spread=0.0)).set_index("quantity")
+    # LayerNorm changes in one of three seeds; then exponents, and entropy and trace without and with division
+    assert found["mean"].tolist() == pytest.approx([0.1 / 3, -0.5, 1.0, 0.5, 0.1, 0.1, 0.9, 0.9])
+    assert found.seeds.tolist() == [3, 3, *[5] * 6] and (found.low <= found["mean"]).all()

@@ -42,7 +42,7 @@ def verdict_on(name: str, **tables: pd.DataFrame) -> tuple[str, pd.Series]:
     The row has as `rows` the rows of table `comparisons`, by what is compared: the first, where two differ in the
     statistic alone. Claims on ceilings are recomputed from the table `pairs`, see worlds.ceiling_pairs.
     """
-    claim, test = replace(HOMES[name], name=name, primary=False), tested(name, tables)
+    claim, test = replace(HOMES[name], name=name, primary=False), outcome_of(name, tables)
     row = pd.Series(claim.row(test, tables, {}))
     if pd.notna(row.measured):
         assert RECOMPUTED[name](tables) == pytest.approx(row.measured, rel=1e-9, abs=1e-12)

@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 
+from layernorm_roles.evidence.analysis.estimate import Estimate
+
 RUN = ["placement", "depth", "learning_rate", "seed"]
 """Columns of table placement that tell the training runs of pre-norm and post-norm networks apart."""
 
@@ -40,3 +42,26 @@ def exponents(table: pd.DataFrame, x: str, y: str) -> pd.Series:
     by_seed = table.groupby("seed")
     covariances = {seed: np.cov(np.log(part[x]), np.log(part[y]), bias=True) for seed, part in by_seed}
     return pd.Series({seed: matrix[0, 1] / matrix[0, 0] for seed, matrix in covariances.items()})
+
+
+def batch_and_scores(batch_dependence: pd.DataFrame, score_scale: pd.DataFrame) -> pd.DataFrame:
+    """Return what the arithmetic of lecture notes comes to: how norms depend on the batch, and scores on d_k.
+
+    Columns: quantity, mean, low and high (95 % interval over seeds) and seeds (their number).
+    """
+    norms = {norm: rows for norm, rows in batch_dependence.groupby("norm")}
+    others = norms["batchnorm"].query("effect == 'others'")
+    ones = score_scale.query("source == 'normal_mean_1' and not divided")
+    normal = score_scale.query("source == 'normal' and d_k == d_k.max()")
+    found = {
+        "LayerNorm's largest change with the batch": norms["layernorm"].groupby("seed").change.max(),
+        "exponent of BatchNorm's change over the batch size": exponents(others, "batch_size", "change"),
+        "exponent of the scores' mean over d_k": exponents(ones, "d_k", "score_mean"),
+        "exponent of the scores' standard deviation over d_k": exponents(ones, "d_k", "score_std"),
+    }
+    for divided, words in ((False, "scores as they are"), (True, "scores divided by √d_k")):
+        own = normal[normal.divided == divided].groupby("seed")
+        found[f"entropy of attention over the largest, {words}"] = own.entropy_share.mean()
+        found[f"trace of the softmax's Jacobian, {words}"] = own.gradient.mean()
+    rows = [(name, *Estimate.of_any(values), len(values)) for name, values in found.items()]
+    return pd.DataFrame(rows, columns=["quantity", "mean", "low", "high", "seeds"])

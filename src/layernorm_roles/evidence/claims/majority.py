@@ -172,13 +172,7 @@ def faster(test):
     faster_in(test, "d8")
 
 
-@claim(
-    kind="paper",
-    source=PAPER + "Figure 2b",
-    primary=True,
-    unit=DEGREES,
-    figures=["figure_2b"],
-)
+@claim(kind="paper", source=PAPER + "Figure 2b", primary=True, unit=DEGREES, figures=["figure_2b"])
 def parallel(test):
     """With projection the queries turn parallel to the ones vector; without it they do not.
 
@@ -460,13 +454,7 @@ def equal_sooner(test: Test) -> None:
         test.control(steps.over("scale_released", "layernorm"))
 
 
-@claim(
-    kind="paper",
-    source=PAPER + "slides, summary",
-    looks=2,
-    unit=RATIO,
-    figures=["majority_curves"],
-)
+@claim(kind="paper", source=PAPER + "slides, summary", looks=2, unit=RATIO, figures=["majority_curves"])
 def equal_attention(test):
     """Projection helps the model to learn to attend equally to all keys.
 
