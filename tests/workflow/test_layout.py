@@ -181,7 +181,9 @@ class Given(dict):
 
 
 INPUT = Given(parts=["p"], tables=["in/a.parquet"], figures=["f"])
-OUTPUT = Given((name, f"x/out/{name}") for name in "measured cloud table comparisons report findings markdown".split())
+OUTPUT = Given(
+    (name, f"x/out/{name}") for name in "measured cloud table comparisons report findings markdown".split()
+)
 OUTPUT |= {"claims": "x/y/parquet/a", "manifest": "x/y/data/text/words/manifest.json", "origin": "o"}
 PARAMS = Given(folder="x/y", against="x/z", kept="x/published", plan=PLAN)
 TEXT, COMPARED = Path("x/y/data/text/words"), "x/y/tables/compare_z"
