@@ -127,7 +127,7 @@ BUILT_IN: dict[str, Named] = {
     MATCHED_VARIANT: Named("projection of LayerNorm’s size", "#F07864", stroke=(0, (4, 1, 1, 1)),
         computes="GPT alone: Px / r, where r is the running root mean square of Px over the training batches"),
     NO_ATTENTION_VARIANT: Named("no attention", "#262626", stroke="-.",
-        computes="language models alone: no attention and no norm before it, the baseline for what attention contributes"),
+        computes="language models alone: no attention and no norm before it: a baseline"),
 }
 # fmt: on
 """Every built-in variant of the norm before attention, by its name in config.yaml and tables, as legends order them."""

@@ -5,12 +5,12 @@ import pandas as pd
 from scipy.special import stdtrit
 
 
-def interval(values) -> tuple[float, float, float]:
-    """Mean and ends of Student's 95 % interval; three NaN for fewer than two values."""
+def interval(values, level=0.95) -> tuple[float, float, float]:
+    """Mean and ends of Student's interval; three NaN for fewer than two values."""
     values = np.asarray(values, dtype=float)
     if len(values) < 2:
         return np.nan, np.nan, np.nan
-    half = stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / len(values) ** 0.5
+    half = stdtrit(len(values) - 1, (1 + level) / 2) * values.std(ddof=1) / len(values) ** 0.5
     return values.mean(), values.mean() - half, values.mean() + half
 
 

@@ -13,19 +13,6 @@ def mean(values) -> float:
     return float(np.sign(found) * np.inf if abs(found) > HUGE / 1e3 else found)
 
 
-def slopes(name: str, query: str, x: str, y: str):
-    """Mean over the seeds of the slope of log y over log x."""
-
-    def compute(t) -> float:
-        seeds = t[name].query(query).groupby("seed")
-        return np.mean([np.polyfit(np.log(part[x]), np.log(part[y]), 1)[0] for _, part in seeds])
-
-    return compute
-
-
-# Geometry
-
-
 def from_torch(t) -> float:
     """Largest difference with eps inside the root."""
     g = t["geometry"].query("quantity == 'difference_from_torch' and eps_placement == 'inside'")

@@ -49,10 +49,11 @@ def judge(tables: Tables) -> tuple[pd.DataFrame, pd.DataFrame]:
     for test in tests.values():
         primary |= {name: other for name, (_, other) in test.variations.items() if other.primary}
     p_holm = holm({name: test.p for name, test in primary.items()})
-    rows = pd.DataFrame([claim.row(test, tables, p_holm) for claim, test in tests.items()])
+    rows = [claim.row(test, tables, p_holm) for claim, test in tests.items()]
     compared = [row for claim, test in tests.items() for row in claim.comparisons(test)]
     comparisons = pd.DataFrame(compared, columns=SCHEMAS["comparisons"].names)
-    return rows, comparisons.astype({"n_runs": "Int64", "met": "boolean"})
+    claims = pd.DataFrame(rows, columns=SCHEMAS["claims"].names)
+    return claims, comparisons.astype({"n_runs": "Int64", "met": "boolean"})
 
 
 def judge_files(

@@ -115,10 +115,9 @@ class _Evidence:
     def _tallies(self) -> list[tuple[str, str, list[tuple[str, int]]]]:
         """Return the name, the heading and the counts by verdict of the paper's claims and of the others."""
         counts = {kind: Counter() for kind in KINDS}
-        for each in self.judged.values():
+        for each in self.ran.values():
             counts[_kind(each)][each.row.verdict] += not self.too_small
-        words = map(str, MEANINGS)
-        words = [*words]
+        words = [*map(str, MEANINGS)]
         return [(k, KINDS[k], [(word, of[word]) for word in words if of[word]]) for k, of in counts.items()]
 
     def _part(self, part: Mapping[str, Any]) -> dict[str, Any]:
