@@ -183,12 +183,11 @@ class Given(dict):
 INPUT = Given(parts=["p"], tables=["in/a.parquet"], figures=["f"])
 OUTPUT = Given((name, f"x/out/{name}") for name in "measured cloud table comparisons report findings".split())
 OUTPUT |= {"claims": "x/y/parquet/a", "manifest": "x/y/data/text/words/manifest.json", "origin": "o"}
-PARAMS = Given(folder="x/y", against="x/z", kept="x/published", plan=PLAN)
-TEXT, COMPARED = Path("x/y/data/text/words"), "x/y/tables/compare_z"
+PARAMS = Given(folder="x/y", kept="x/published", plan=PLAN)
+TEXT = Path("x/y/data/text/words")
 PAGE = {"a": "in/a.parquet", "figures": ["f"]}
 CALLS = {
     "collect_table": ("store.collect", PLAN, ["p"], "t", OUTPUT.table),
-    "compare": ("evidence.tables.compare.compare", "x/y", "x/z", f"{COMPARED}.csv", f"{COMPARED}.md"),
     "draw": ("evidence.draw.draw_groups", PLAN, INPUT.tables, [path for path in OUTPUT if path != "o"]),
     "judge_claims": ("evidence.claims.judge_files", {"a": "in/a.parquet"}, OUTPUT.claims, OUTPUT.comparisons),
     "measure_geometry": ("statements.geometry.write", PLAN, OUTPUT.measured, OUTPUT.cloud),

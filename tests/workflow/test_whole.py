@@ -81,35 +81,31 @@ def test_tables_say_what_they_come_from(smoke):
     assert runs["dynamic_tanh"] == [1000] and runs["layernorm"] == [1000, 1001]
 
 
-def test_a_finished_run_does_nothing_again_is_intact_and_can_be_set_beside_another(smoke):
-    said = smoke.run("all", "check", "compare", "--config", "against=published")
-    assert "  2 jobs\n" in said, "nothing but what was asked for beside `all`"
+def test_a_finished_run_does_nothing_again_and_is_intact(smoke):
+    said = smoke.run("all", "check")
+    assert "  1 job\n" in said, "nothing but what was asked for beside `all`"
     assert "results/smoke: every file is as it was written" in said
-    assert "results/smoke/tables/compare_published.md" in said
-    table = pd.read_csv(smoke.results / "tables/compare_published.csv").set_index("claim")
-    assert table.verdict_other["faster"] == "confounded"
-    assert set(table.index) == {claim.name for claim in CLAIMS}
 
 
 def test_a_damaged_file_is_named_with_the_logs_and_what_is_lost_is_made_again_with_the_same_bytes(smoke):
     """Also if the command that makes it is killed while a job trains."""
     names = ["data/majority/d3_uniform/seed_1001.parquet", f"runs/majority/{ALONE}/majority_metrics.parquet"]
     names += [f"runs/majority/{ALONE}/weights.safetensors", "parquet/majority_metrics.parquet"]
-    lost = [smoke.results / name for name in (*names, "figures/figure_1c.png", "tables/gaussian_law.md")]
+    lost = [smoke.results / name for name in (*names, "figures/figure_1c.png")]
     before = {path: path.read_bytes() for path in lost}
     for path in lost:
         path.unlink()
     law = smoke.results / "parquet/gaussian_law.parquet"
     content = law.read_bytes()
     law.write_bytes(content[:-1])
-    done = smoke.snakemake("random_keys", "check", "compare")
+    done = smoke.snakemake("random_keys", "check")
     law.write_bytes(content)
     lines = [line.strip() for line in done.stdout.splitlines()]
-    names = [f"results/smoke/logs/{name}.log" for name in ("draw/random_keys", "check", "compare")]
+    names = [f"results/smoke/logs/{name}.log" for name in ("draw/random_keys", "check")]
     first = next(number for number, line in enumerate(lines) if "FAILED    draw/random_keys" in line)
     assert done.returncode != 0 and lines[first + 1] == f"its log: {names[0]}", done.stdout
-    assert "parquet/gaussian_law.parquet: damaged" in done.stdout and "compare: with what?" in done.stdout
-    *logs, last = lines[lines.index("3 jobs failed; the log says why:") + 1 :][:4]
+    assert "parquet/gaussian_law.parquet: damaged" in done.stdout
+    *logs, last = lines[lines.index("2 jobs failed; the log says why:") + 1 :][:3]
     assert {*logs} == {*names} and "the same command goes on" in last and len(lines) < 60
     assert "CalledProcessError" not in done.stdout and "Traceback" not in done.stdout
     lost_files = ("results/smoke/parquet/majority_metrics.parquet", "random_keys")
