@@ -131,8 +131,7 @@ rule publish:
     params:
         folder=lambda wildcards: RUN,
         kept=KEPT.folder,
-        plan=JOBS["page"]
-        | {"files": [str(Path(file).relative_to(RUN)) for file in FINISHED]},
+        plan=JOBS["page"] | {"files": [str(Path(file).relative_to(RUN)) for file in FINISHED]},
     script:
         "../scripts/publish.py"
 
