@@ -200,7 +200,7 @@ def test_cells_are_at_their_sizes_and_products_with_their_losses():
         (line,) = named(left, words)
         np.testing.assert_allclose(line.get_xydata(), np.c_[own.index, own])
         colour = line.get_color()
-        (points,) = [line for line in right.lines if np.allclose(line.get_color(), colour)]
+        (points,) = [line for line in right.lines if line.get_color() == colour]
         np.testing.assert_allclose(points.get_xdata(), own.index * rate, rtol=0.2)
         np.testing.assert_allclose(points.get_ydata(), own)
         assert points.get_linestyle() == "None"

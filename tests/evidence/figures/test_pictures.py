@@ -2,6 +2,7 @@
 
 from io import BytesIO
 
+import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -49,3 +50,14 @@ def test_equal_figures_give_equal_bytes_without_a_date_or_a_version(figure, tmp_
     for name in ("one.pdf", "other.pdf"):
         style.save(figure, tmp_path / name)
     assert (tmp_path / "one.pdf").read_bytes() == (tmp_path / "other.pdf").read_bytes()
+
+
+def test_a_user_s_matplotlibrc_changes_nothing():
+    with matplotlib.rc_context(
+        {"text.usetex": True, "lines.dashed_pattern": [9, 9], "axes.facecolor": "red"}
+    ):
+        style.theme()
+        asked = [
+            matplotlib.rcParams[key] for key in ("text.usetex", "lines.dashed_pattern", "axes.facecolor")
+        ]
+    assert asked == [False, matplotlib.rcParamsDefault["lines.dashed_pattern"], "white"]

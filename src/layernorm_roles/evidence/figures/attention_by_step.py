@@ -35,7 +35,7 @@ def paper_rate(metrics: pd.DataFrame, attention: pd.DataFrame, model: str) -> Fi
         ends = _differences(axes, runs, column, looks)
         axes.set_title(words)
     above[0].set_ylabel("loss − LayerNorm's\n(nats per token)")
-    style.name_ends(above[1], [(0, looks[BASE]), *((end, looks[name]) for name, end in ends.items())])
+    style.name_ends(above[1], [(0.0, looks[BASE]), *((end, looks[name]) for name, end in ends.items())])
     uniform(below[0], worth.assign(arm=worth.variant), looks, "token")
     below[0].set_title("effect of attention")
     below[0].set_yscale("symlog", linthresh=1e-3)

@@ -7,7 +7,7 @@ import pandas as pd
 from layernorm_roles.evidence.analysis import language_model
 from layernorm_roles.evidence.analysis.estimate import span
 from layernorm_roles.evidence.analysis.paper import reported
-from layernorm_roles.evidence.legends import LEGENDS, PAPER_MODEL
+from layernorm_roles.evidence.legends import PAPER_MODEL, label
 from layernorm_roles.evidence.tables.readable import (
     SPLIT_CHARACTER,
     Part,
@@ -24,8 +24,8 @@ SITES = {"before_norm": "before LayerNorm", "after_norm": "after LayerNorm"}
 WEIGHTS = {"initial": "untrained", "final": "trained"}
 """What readers call the sites of keys and the checkpoints of a run, by their names in table key_selectability."""
 
-ROWS = {"variant": ("norm", LEGENDS), "site": ("keys", SITES), "model": ("model", {})}
-"""Heading, and names of values, of the columns of table key_selectability by which rows of a table differ."""
+ROWS = {"variant": ("norm", label), "site": ("keys", SITES.get), "model": ("model", str)}
+"""Heading and names of values of the columns of table key_selectability by which rows of a table differ."""
 
 LEAST_OCCURRENCES, SHOWN = 10, 20
 """Table 3 lists the first SHOWN tokens of those that occur at least LEAST_OCCURRENCES times in the sentences."""
@@ -114,10 +114,10 @@ def shares_by_layer(
     site or model) has a row for untrained and one for trained models, and a third row for the percentages by layer that
     `paper` has for the value, if any. The last column has the percentage of undecided keys.
     """
-    heading, names = ROWS[column]
+    heading, name_of = ROWS[column]
     rows = []
     for value, part in shares.groupby(column, sort=False):
-        name = names.get(value, value)
+        name = name_of(value)
         for checkpoint, weights in WEIGHTS.items():
             group = part[part.checkpoint == checkpoint]
             seeds = str(group.seeds.iloc[0]) if len(group) else MISSING
