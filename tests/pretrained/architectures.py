@@ -155,10 +155,10 @@ HEAD = """# Architectures of pretrained models
 
 Written by `python tests/pretrained/architectures.py` with transformers {version}, and compared by
 `pytest -m long tests/pretrained/test_architectures.py`. Each architecture of a language model is built tiny, with
-random weights, saved, loaded and measured as a user's model is; its attention weights are compared with those of transformers'
-own `eager` attention in float64. `measured`: queries and keys are traced to the norm of the residual stream and to W_Q
-and W_K; `heads alone`: they are measured as the heads use them. The last column has the largest difference, or why a
-model is refused in one line; `not built`: no such small model could be configured, or none that runs in float32.
+random weights, saved, loaded and measured as a user's model is; its attention weights are compared with those of
+transformers' own `eager` attention in float64. `measured`: queries and keys are traced to the norm of the residual
+stream and to W_Q and W_K; `heads alone`: they are measured as the heads use them. The last column has the largest
+difference, or why a model is refused in one line; `not built`: no such small model could be configured, or none runs.
 
 {counts}.
 
