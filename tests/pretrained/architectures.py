@@ -87,6 +87,8 @@ def tiny(architecture):
 def _sizes(default):
     plain = dict.fromkeys(getattr(default, "attribute_map", {})) | default.to_dict()
     sizes = {name: size for names, size in SIZES.items() for name in names if name in plain}
+    if "kv_lora_rank" in plain:  # latent attention has no groups of heads
+        sizes["num_key_value_heads"] = HEADS
     for name, kinds in plain.items():
         if name in ("layer_types", "layers_block_type", "mlp_layer_types") and isinstance(kinds, list):
             # As many layers as there are kinds, so that a hybrid has all of them.
@@ -126,6 +128,8 @@ def measured(architecture):
             if size > 10_000_000:
                 raise ValueError(f"it has {size:,} parameters")
             network = random_network(config)
+            if not config.is_encoder_decoder:
+                network.eval()(input_ids=torch.tensor([TOKENS]))
             network.save_pretrained(folder)
         except Exception as error:
             return "not built", f"{type(error).__name__}: {error}".partition("\n")[0]
@@ -150,11 +154,11 @@ def measured(architecture):
 HEAD = """# Architectures of pretrained models
 
 Written by `python tests/pretrained/architectures.py` with transformers {version}, and compared by
-`pytest -m long tests/pretrained/test_architectures.py`. Each architecture of a language model is built tiny, with random
-weights, saved, loaded and measured as a user's model is; its attention weights are compared with those of transformers' own
-`eager` attention in float64. `measured`: queries and keys are traced to the norm of the residual stream and to W_Q and W_K;
-`heads alone`: they are measured as the heads use them. The last column has the largest difference, or why a model is
-refused in one line; `not built`: no such small model could be configured.
+`pytest -m long tests/pretrained/test_architectures.py`. Each architecture of a language model is built tiny, with
+random weights, saved, loaded and measured as a user's model is; its attention weights are compared with those of
+transformers' own `eager` attention in float64. `measured`: queries and keys are traced to the norm of the residual
+stream and to W_Q and W_K; `heads alone`: they are measured as the heads use them. The last column has the largest
+difference, or why a model is refused in one line; `not built`: no such small model could be configured, or none runs.
 
 {counts}.
 
