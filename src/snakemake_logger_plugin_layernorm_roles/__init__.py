@@ -33,6 +33,7 @@ LINE_CHARACTERS, SPARED_CHARACTERS = 300, 100
 
 UNPRINTED = (
     "Assuming unrestricted shared filesystem usage",
+    "Singularity containers: ignored",
     "Building DAG of jobs",
     "Using shell",
     "Group jobs: inactive",
