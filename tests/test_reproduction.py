@@ -244,7 +244,7 @@ def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):
     assert {"figure_1a", "figure_4a", "claims_forest"} <= {Path(file).stem for file in kept.pictures}
     assert [Path(file).stem for file in kept.judged] == [*kept.tables, "claims", "comparisons"]
     read = [Path(file).stem for file in kept.read_by("language_model")]
-    assert read[-2:] == ["majority_metrics", "sentence_tokens"], "by figures alone, and by tables alone"
+    assert read[-2:] == ["language_model_metrics", "sentence_tokens"], "by figures alone, and by tables alone"
     plans = plans_of_kept(kept)
     assert [*plans] == ["claims", "draw", "page"] and not plans["page"]["options"]
     assert plans["claims"]["made_by"]["parquet/random_keys"] == files.recorded(kept.results[2])

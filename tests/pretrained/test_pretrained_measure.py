@@ -40,23 +40,23 @@ def test_a_context_may_be_as_long_as_the_model_reads(folder):
         measure("tiny", settings(folder, 65), [text])
 
 
-def test_the_files_hold_two_of_three_documents_and_say_of_which_model_and_text(folder, tmp_path, drawn):
+def test_the_files_hold_two_of_three_documents_and_have_the_plan(folder, tmp_path, drawn):
     """The first document is too short, of the others each first long context is read, with all that is measured."""
     ends = (5,), (20, 30), (33, 42), (9,)
     frame = contexts(("sentences", range(9)), *(("long", range(*each)) for each in ends))
     text = prepared_text(tmp_path / "text", range(9), range(9), frame.assign(document=range(5)), 60)
-    made = (name for name, stage in catalogue.TABLES.items() if stage == "pretrained")
+    made = (name for name, stage in catalogue.TABLES.items() if stage == "pretrained_measure")
     out = {name: tmp_path / f"{name}.parquet" for name in made}
     asked = settings(folder, 8).model_dump(mode="json") | {"contexts": 2, "cuts": [2, 3]}
     drawn.clear()
-    measure_files({"job": "pretrained/tiny", "model": "tiny", "settings": asked}, text.manifest, out)
+    plan = {"job": "pretrained_measure/tiny", "model": "tiny", "settings": asked}
+    measure_files(plan, text.manifest, out)
     assert drawn == {Stream.RANDOM_DIRECTION.number: {1, 2}}, "a context's number seeds its direction"
     tables = {name: store.read(path, name) for name, path in out.items()}
     for name, table in tables.items():
         assert set(table.model) == {"tiny"} and set(table.context) == {1, 2}
         origin = store.read_provenance(out[name])
-        config = json.loads(origin["config"])
-        assert (config["model"], config["settings"], config["text"]) == ("tiny", asked, text.content_hash())
+        assert json.loads(origin["config"]) == plan
         assert origin["seed_rule"] == describe((Stream.TEXT_SELECTION, Stream.RANDOM_DIRECTION), torch=True)
     keys, ceilings = tables["pretrained_keys"], tables["attention_ceilings"]
     assert {*keys.site} == {*SITES} and {*keys[keys.site == "head_cut"].dimensions} == {2, 3}

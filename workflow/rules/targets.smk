@@ -59,6 +59,7 @@ rule readme:
     input:
         claims=f"{KEPT.folder}/parquet/claims.parquet",
         comparisons=f"{KEPT.folder}/parquet/comparisons.parquet",
+        figures=KEPT.pictures,  # to which the scoreboard links
     log:
         f"{KEPT.folder}/logs/readme.log",
     localrule: True

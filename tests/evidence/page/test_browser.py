@@ -220,11 +220,11 @@ return [...document.querySelectorAll("details:not(.rest) > :not(summary, .small)
 def test_a_link_into_a_folded_part_unfolds_it(browser):
     """And no other."""
     script = """for (const folded of document.querySelectorAll("details")) folded.open = false;
-        location.hash = "#" + document.querySelector("article details.table").closest("article").id;
-        location.hash = "#" + document.querySelector("details.table").id;"""
+        location.hash = "#" + document.querySelector("article details").closest("article").id;
+        location.hash = "#" + document.querySelector("details.more-figures figure").id;"""
     browser.execute_script(script)
     unfolded = "return [...document.querySelectorAll('details[open]')].map((part) => part.className)"
-    WebDriverWait(browser, 10).until(lambda b: b.execute_script(unfolded) == ["table"])
+    WebDriverWait(browser, 10).until(lambda b: b.execute_script(unfolded) == ["more-figures"])
 
 
 def test_print_shows_what_is_folded_and_no_control(browser):

@@ -13,6 +13,7 @@ import html5lib
 import numpy as np
 import pandas as pd
 import pytest
+import worlds
 from markdown_it import MarkdownIt
 from tiny_world import FOLDER, HOSTILE, OPTIONS, PAGES, claims, draw, parsed, rows, words
 from tiny_world import vectors as table_of_vectors
@@ -28,6 +29,7 @@ from layernorm_roles.evidence.page.sections import TEXTS, source_of
 from layernorm_roles.evidence.tables import readable
 from layernorm_roles.evidence.tables.typography import typeset
 from layernorm_roles.evidence.tables.verdicts import judged
+from layernorm_roles.provenance import provenance
 from layernorm_roles.shown import FIGURES, TABLES
 
 ROOT = Path(__file__).parents[3]
@@ -82,7 +84,11 @@ def test_every_figure_is_on_the_page_once_and_files_lie_beside_figures_and_table
     pictures = list(tree.iter("img"))
     sources = {unquote(picture.get("src")) for picture in pictures}
     assert sources == {f"figures/{name}.png" for name in world.plan["figures"]}
-    assert len(pictures) == len(sources) > 2 and not tree.findall(".//details[@class='more-figures']")
+    (more,) = tree.findall(".//details[@class='more-figures']")
+    assert {figure.get("id") for figure in more.iter("figure")} == {"majority_curves_three"}, (
+        "no claim names it"
+    )
+    assert len(pictures) == len(sources) > 2
     sizes = {(each.get("class"), each.find(".//img").get("width")) for each in tree.iter("figure")}
     assert sizes == {(None, "367"), ("wide", "628")}, "a screen has fewer pixels an inch than paper"
     assert {picture.get("height") for picture in pictures} == {"209"}
@@ -285,13 +291,17 @@ def test_comparisons_beyond_four_are_folded_and_a_variation_is_named_once(articl
     assert words(folded.find("summary")) == "1 more comparisons" and folded.get("open") is None
 
 
-@pytest.mark.parametrize("most", [8, 7])
-def test_longer_tables_are_linked_and_not_shown(world, tmp_path, monkeypatch, most):
-    monkeypatch.setattr(report, "LONGEST", most)
-    page = parsed(written(world, tmp_path))
-    shown = page.find(".//article[@id='faster']//details[@id='table-convergence']")
-    assert (shown is not None) == (most == 8)
-    assert ("tables/convergence.md" in {link.get("href") for link in page.iter("a")}) == (most == 7)
+@pytest.mark.parametrize("long", [False, True])
+def test_longer_tables_are_linked_and_not_shown(world, tmp_path, monkeypatch, long):
+    keys = worlds.keys({("projection", "final", "before_norm"): 0.3})
+    store.write(
+        keys, "key_selectability", path := tmp_path / "key_selectability.parquet", provenance({}, "cpu")
+    )
+    monkeypatch.setattr(report, "LONGEST", 0 if long else 100)
+    tables = [*world.plan["tables"], "key_selectability"]
+    page = parsed(written(world, tmp_path, {"key_selectability": path}, tables=tables))
+    assert (page.find(".//article[@id='table_1']//details[@id='table-table_1']") is None) == long
+    assert ("tables/table_1.md" in {link.get("href") for link in page.iter("a")}) == long
 
 
 def test_a_small_reproduction_has_a_banner_and_no_verdict(world, tmp_path):

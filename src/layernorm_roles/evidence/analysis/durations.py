@@ -7,16 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 FOLDER = "benchmarks"
-"""Name of the folder of Snakemake's benchmark files: <stage>.tsv or, for one of several jobs, <stage>/.../<job>.tsv."""
-
-RULES = {
-    "majority": "majority_train",
-    "random_keys": "random_keys_measure",
-    "language_model": "language_model_train",
-    "measure": "language_model_measure",
-    "pretrained": "pretrained_measure",
-}
-"""Name of the Snakemake rule that wrote a benchmark file, by the <stage> in the file's path, where the two differ."""
+"""Name of the folder of Snakemake's benchmark files: <rule>.tsv or, for one of several jobs, <rule>/.../<job>.tsv."""
 
 
 def durations(files: Iterable[str | Path]) -> pd.DataFrame:
@@ -28,8 +19,7 @@ def durations(files: Iterable[str | Path]) -> pd.DataFrame:
     """
     rows = []
     for file in sorted(map(Path, files)):
-        stage = file.parts[file.parts.index(FOLDER) + 1].removesuffix(".tsv")
-        rows.append((RULES.get(stage, stage), *_measured(file)))
+        rows.append((file.parts[file.parts.index(FOLDER) + 1].removesuffix(".tsv"), *_measured(file)))
     jobs = pd.DataFrame(rows, columns=["rule", "wall", "memory"]).groupby("rule")
     table = jobs.agg(
         jobs=("wall", "size"),
