@@ -69,7 +69,7 @@ def test_numbers_of_the_page_are_those_of_the_tables(smoke):
     assert claims.measured["heads"] == pytest.approx(by_seed.mean(), rel=1e-12)
     page = (smoke.results / "report.html").read_text(encoding="utf-8")
     article = re.sub("<[^>]+>", "", page[page.index('<article id="heads"') :])
-    printed = re.search(r"Measured\s*([\d.]+) %", article)[1]  # to the decimal of its interval
+    printed = re.search(r"Measured\s*([\d.]+)\s%", article)[1]  # to the decimal of its interval
     assert float(printed) == round(by_seed.mean(), len(printed.partition(".")[2]))
 
 

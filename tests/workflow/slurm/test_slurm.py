@@ -32,7 +32,7 @@ RUNS = {
 }
 FILES = ["parquet/geometry.parquet"]
 FILES += [
-    f"runs/language_model_train/gpt/{variant}/base_learning_rate_0.01/steps_20/seed_0/weights.safetensors"
+    f"runs/language_model_train/gpt/{variant}/base_learning_rate_0.01/steps_20/query_key_rate_1.0/seed_0/weights.safetensors"
     for variant in RUNS["language_model"]["gpt"]
 ]
 TARGETS = ["majority", "random_keys", *(f"results/tiny/{file}" for file in FILES)]
@@ -154,9 +154,9 @@ def test_every_job_ran_in_slurm_and_the_results_are_complete(ran):
 @pytest.mark.parametrize(
     ("rule", "submitted", "together", "cpus", "memory", "gpus", "minutes"),
     [
-        ("random_keys", 1, 1, 1, 1500, 0, 15),
+        ("random_keys_measure", 1, 1, 1, 1500, 0, 15),
         ("majority_train", 4, 1, 1, 1500, 1, 6),
-        ("language_model", 2, 1, 1, 1500, 1, 6),
+        ("language_model_train", 2, 1, 1, 1500, 1, 6),
         # Small jobs share a submission, two side by side.
         ("majority_data", 1, 3, 2, 3000, 0, 2 * 10),
         ("tables", 1, 2, 2, 3000, 0, 10),
