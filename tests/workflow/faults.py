@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from checkouts import SMOKE, Checkout, command, no_runs
 
-from layernorm_roles import files
+from layernorm_roles import files, plan
 from layernorm_roles.reproduction import merged
 
 DAMAGED = {
@@ -161,7 +161,7 @@ class Trials:
         for file in sorted(file for file in self.reference.rglob("*") if file.is_file()):
             name = file.relative_to(self.reference)
             timed = name.parts[0] in ("logs", "benchmarks", "report.html") or file.stem == "durations"
-            if timed or file.parent.name == files.CHECKSUMS:
+            if timed or file.parent.name == files.CHECKSUMS or str(name) == plan.DIFFERS:
                 continue  # what tells the time, and checksums of files that hold it
             if not (self.results / name).exists():
                 found[name] = "missing"
