@@ -229,7 +229,8 @@ def test_a_link_into_a_folded_part_unfolds_it(browser):
 
 def test_print_shows_what_is_folded_and_no_control(browser):
     with screen(browser, 720, media="print"):
-        assert browser.execute_script(HIDDEN) == 0
+        # What was unfolded by the test before is laid out anew.
+        WebDriverWait(browser, 10).until(lambda b: b.execute_script(HIDDEN) == 0)
         for control in ("nav", "#view", ".files", ".rest"):
             assert not browser.find_element(By.CSS_SELECTOR, control).is_displayed()
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 720
