@@ -1,6 +1,6 @@
 """Hashes of the code and the versions of packages behind results, which show when results are to be made again.
 
-A source is a folder or file of this package that `catalogue.STAGES` names as code behind results. All files of a room
+A source is a folder or file of this package that `catalogue.STAGES` names as code behind results. All files of a source
 count: Python without comments, docstrings and layout, others by their content.
 """
 
