@@ -160,8 +160,6 @@ def _minutes(settings: Settings, section: str, device: str, group: str, runs: tu
 def step_seconds(settings: Settings, model: str) -> float:
     """An estimate of the seconds that one training step of the language model called `model` takes on one core."""
     entry = settings.language_model[model]
-    is_gpt = isinstance(entry, GPTModel)
-    hidden = 4 * entry.d_model if is_gpt else entry.d_ff
-    logits = 0 if not is_gpt and entry.task == "labelled" else settings.text[entry.text].entries
-    token = entry.layers * (LAYER + hidden * HIDDEN) + logits * entry.d_model * ENTRY
+    logits = 0 if entry.labelled_sources else settings.text[entry.text].entries
+    token = entry.layers * (LAYER + entry.hidden * HIDDEN) + logits * entry.d_model * ENTRY
     return entry.batch_size * entry.context_length * token

@@ -82,7 +82,7 @@ class Plans(Mapping[str, Plan]):
             self._differ[job] = _text(self.folder / ORIGIN / f"{job}.json") != as_text(self[job])
             if self._differ[job] and sum(self._differ.values()) == 1:
                 # Snakemake compares the content of small files, so that a new time alone would not do.
-                files.replace_text(self.folder / DIFFERS, f"{_time_and_process()}\n")
+                files.replace_text(self.folder / DIFFERS, f"{time.time_ns()} {os.getpid()}\n")
         return self._differ[job]
 
     def check(self) -> int:
@@ -153,7 +153,3 @@ def _text(path: Path) -> str | None:
     with suppress(FileNotFoundError, NotADirectoryError):
         return path.read_text(encoding="utf-8", errors="replace")
     return None
-
-
-def _time_and_process() -> str:
-    return f"{time.time_ns()} {os.getpid()}"

@@ -1,6 +1,7 @@
 """Makes the plan of every job: the settings, seeds, code and other jobs' results that its result depends on."""
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,21 +90,16 @@ def _texts(of: Reproduction, plans: Plans) -> None:
     for name in of.settings.text:
         reads = [f"download/{source.file_name}" for source in of.text_sources(name) if source.kind == "hub"]
         settings, seed = of.plain["text"][name], of.settings.first_seed
-        corpus = _Corpus(of, name)
-        plans.add("text", f"text/{name}", reads, settings=settings, seed=seed, corpus=corpus.content)
+        corpus = partial(_corpus, of, name)
+        plans.add("text", f"text/{name}", reads, settings=settings, seed=seed, corpus=corpus)
 
 
-class _Corpus:
+def _corpus(of: Reproduction, text: str) -> dict[str, str]:
     """The hashes of the local files that a text is made of, which are read if the text's plan is asked for."""
-
-    def __init__(self, of: Reproduction, text: str):
-        self.of, self.text = of, text
-
-    def content(self) -> dict[str, str]:
-        try:
-            return {file: files.sha256_of(file) for file in self.of.corpus_files(self.text)}
-        except (ValueError, OSError):  # the text's rule says so, if the text is needed
-            return {}
+    try:
+        return {file: files.sha256_of(file) for file in of.corpus_files(text)}
+    except (ValueError, OSError):  # the text's rule says so, if the text is needed
+        return {}
 
 
 def _majority(of: Reproduction, plans: Plans) -> None:

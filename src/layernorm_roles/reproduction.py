@@ -144,7 +144,7 @@ class Reproduction:
             return [f"{stage}/{name}" for name in self.measured] if asked else []
         if table == "language_model_attention":
             models, jobs = self.settings.language_model, self.training["language_model"].values()
-            diagnosed = (batch for batch in jobs if getattr(models[batch.group], "diagnose_every", None))
+            diagnosed = (batch for batch in jobs if models[batch.group].diagnose_every)
             return [f"{stage}/{batch.name}" for batch in diagnosed]
         names = {
             "majority_train": self.training["majority"],
@@ -182,10 +182,7 @@ class Reproduction:
 
     def labelled_sources(self, model: str) -> list[Source]:
         """The two sources of labelled sentences of a BERT classifier; none for any other model."""
-        settings = self.settings.language_model[model]
-        if settings.architecture != "bert" or settings.task != "labelled":
-            return []
-        return [settings.training, settings.validation]
+        return list(self.settings.language_model[model].labelled_sources)
 
     @cached_property
     def hub_sources(self) -> dict[str, Source]:

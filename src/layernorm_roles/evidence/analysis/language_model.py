@@ -154,29 +154,6 @@ def baselines(metrics: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def losses_by_rate(metrics: pd.DataFrame, share: float) -> pd.DataFrame:
-    """Return the final losses of models that were trained with several learning rates or numbers of steps.
-
-    `metrics` is the table language_model_metrics. Columns: model, steps, variant, base_learning_rate; runs, diverged
-    and learnt (numbers of runs); train_loss and valid_loss (nats per token, means over runs that did not diverge);
-    valid_loss_low and valid_loss_high (95 % interval; NaN for one run). A run has learnt if its validation loss is
-    below the loss without attention by at least `share` (0..1) of the amount by which LayerNorm is.
-    """
-    single, rows, place = set(of_single_points(metrics).model), [], ["steps", "variant", "base_learning_rate"]
-    for model, own in metrics[~metrics.model.isin(single)].groupby("model", sort=False):
-        scale = attention(metrics, model)
-        if np.isnan(scale.worth):
-            scale = attention(metrics, BASELINES.get(model, model))
-        for here, runs in ends(own, model).groupby(place):
-            sound = runs[np.isfinite(runs.valid_loss)]
-            learnt = int((runs.valid_loss <= scale.learnt(share)).sum())
-            counts = (len(runs), len(runs) - len(sound), learnt)
-            valid = Estimate.of_any(sound.valid_loss)
-            rows.append((model, *here, *counts, sound.train_loss.mean(), *valid))
-    columns = ["model", *place, "runs", "diverged", "learnt", "train_loss"]
-    return pd.DataFrame(rows, columns=[*columns, "valid_loss", "valid_loss_low", "valid_loss_high"])
-
-
 def unselectable_shares(keys: pd.DataFrame, causal: bool = False, **where: str) -> pd.DataFrame:
     """Return the percentage of unselectable keys for each model, variant, site, checkpoint and layer.
 

@@ -4,20 +4,15 @@ The columns SETTING tell an experiment's widths and learning rates apart, the co
 """
 
 from collections.abc import Sequence
-from itertools import chain, product
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import (
-    NOTHING,
     Estimate,
-    log_ratio,
     rates_chosen_by_others,
-    two_by_two,
 )
-from layernorm_roles.evidence.legends import legend_order
 
 SETTING = ["experiment", "d_model", "base_learning_rate"]
 RUN = [*SETTING, "variant", "seed"]
@@ -99,34 +94,6 @@ def steps_to_reach(metrics: pd.DataFrame, thresholds: Sequence[float] = THRESHOL
     return pd.concat(steps, ignore_index=True)
 
 
-def convergence(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return how many runs reach each test loss, and after how many steps relative to layernorm.
-
-    `runs` is the result of `steps_to_reach`. Columns: experiment, d_model, base_learning_rate, variant, test_loss (the
-    threshold, nats per token), runs and reached (numbers of runs), median_steps (infinite for runs that do not reach
-    it), pairs (seeds with both the variant and layernorm), ratio_to_layernorm (of steps, 0 counted as 1; geometric mean
-    over pairs), ratio_low, ratio_high (95 % interval of the ratio, Student's of its logarithm; NaN for one pair). If
-    runs do not reach the threshold, the ratio is a bound, and one end of its interval is 0 or infinite.
-    """
-    rows = []
-    for setting, whole in runs.groupby(SETTING):
-        thresholds = sorted(whole.test_loss.unique(), reverse=True)
-        for variant, threshold in product(legend_order(whole.variant), thresholds):
-            reaching = whole[whole.test_loss == threshold].set_index("seed")
-            own, base = (reaching[reaching.variant == name] for name in (variant, "layernorm"))
-            pairs, ratio = len(own.index.intersection(base.index)), NOTHING
-            if pairs:
-                steps = (each.steps.clip(lower=1) for each in (own, base))
-                ratio = log_ratio(*steps, at_least=(own.last_step, base.last_step)).map(np.exp)
-            if pairs == 1:  # it has no interval, but may be a bound
-                ratio = Estimate(ratio.mean, *(end if end in (0, np.inf) else np.nan for end in ratio[1:]))
-            median, reached = own.steps.fillna(np.inf).median(), int(own.steps.notna().sum())
-            rows.append((*setting, variant, threshold, len(own), reached, median, pairs, *ratio))
-    counts = ["test_loss", "runs", "reached", "median_steps", "pairs"]
-    ratios = ["ratio_to_layernorm", "ratio_low", "ratio_high"]
-    return pd.DataFrame(rows, columns=[*SETTING, "variant", *counts, *ratios])
-
-
 # Learning rates
 
 
@@ -162,34 +129,6 @@ def best_rates(metrics: pd.DataFrame, by: By, loss: float | None = None) -> pd.D
     return rates_chosen_by_others(runs.assign(worse=worse), "worse", inside=1)
 
 
-def sweep(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
-    """Return final losses, final accuracies and steps at each learning rate, for experiments with several rates.
-
-    `metrics` is the table majority_metrics. Columns: experiment, d_model, base_learning_rate, variant, runs, chosen
-    (number of seeds for which this rate is best, by test loss, in the half of the seeds without the seed), test_loss
-    (nats per token), test_accuracy, accuracy_low, accuracy_high (0..1), reached (number of runs that reach the test
-    loss `loss`), steps, steps_low, steps_high (steps to this loss, geometric mean). If a run does not reach it, steps
-    is a lower bound and steps_high infinite. Intervals are Student's at 95 %, NaN for one run.
-    """
-    rows = []
-    for (experiment, d_model), whole in metrics.groupby(["experiment", "d_model"]):
-        if whole.base_learning_rate.nunique() < 2:
-            continue
-        best, ends, arrived = best_rates(whole, "loss"), last_rows(whole), steps_to_reach(whole, [loss])
-        for (variant, rate), runs in ends.groupby(["variant", "base_learning_rate"]):
-            place = "variant == @variant and base_learning_rate == @rate"
-            chosen, own = best.query(place), arrived.query(place)
-            steps = Estimate.of_any(np.log(own.steps.fillna(own.last_step).clip(lower=1))).map(np.exp)
-            reached = int(own.steps.notna().sum())
-            steps = steps._replace(high=steps.high if reached == len(own) else np.inf)
-            counts = (len(runs), len(chosen), runs.test_loss.mean())
-            accuracy = Estimate.of_any(runs.test_accuracy)
-            rows.append((experiment, d_model, rate, variant, *counts, *accuracy, reached, *steps))
-    losses = ["runs", "chosen", "test_loss", "test_accuracy", "accuracy_low", "accuracy_high"]
-    columns = [*SETTING, "variant", *losses, "reached", "steps", "steps_low", "steps_high"]
-    return pd.DataFrame(rows, columns=columns)
-
-
 # Widths
 
 
@@ -215,32 +154,6 @@ def costs(metrics: pd.DataFrame) -> pd.DataFrame:
 
 SIZE_AND_PROJECTION = (("layernorm", "scale"), ("layernorm_small", "scale_released"))
 """Pairs of variants, with projection and without, at LayerNorm's size and at 1/d of that size."""
-
-
-def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
-    """Return how the size of the attention input and the projection change steps and accuracy in the majority task.
-
-    `metrics` is the table majority_metrics. Columns: experiment, d_model, base_learning_rate, quantity, step, effect
-    (size, projection or interaction), pairs (seeds), mean, low, high (95 % interval). For the quantity steps, mean is
-    the factor by which the effect divides the steps to test loss `loss`, over seeds that reach it; step is null. For
-    accuracy, it is in percentage points, at an early step and at the last. An experiment that lacks layernorm, scale,
-    layernorm_small or scale_released has no rows.
-    """
-    rows, columns = [], [*SETTING, "quantity", "step", "effect", "pairs", "mean", "low", "high"]
-    for setting, runs in metrics.groupby(SETTING):
-        if not {*chain(*SIZE_AND_PROJECTION)} <= set(runs.variant):
-            continue
-        arrived = steps_to_reach(runs, [loss]).pivot(index="seed", columns="variant", values="steps")
-        quantities = [("steps", None, -np.log(arrived))]
-        for step in dict.fromkeys(early_and_last(runs)):
-            accuracy = runs[runs.step == step].pivot(index="seed", columns="variant", values="test_accuracy")
-            quantities.append(("accuracy", step, 100 * accuracy))
-        for quantity, step, values in quantities:
-            for effect, seeds in two_by_two(values, *SIZE_AND_PROJECTION, "projection").items():
-                estimate = Estimate.of_any(seeds)
-                estimate = estimate.map(np.exp) if quantity == "steps" else estimate
-                rows.append((*setting, quantity, step, effect, len(seeds), *estimate))
-    return pd.DataFrame(rows, columns=columns)
 
 
 # Vectors

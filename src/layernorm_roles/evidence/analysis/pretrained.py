@@ -4,13 +4,12 @@ A pair is a key of a context with a head that it is a key of. A context is the u
 heads and layers of one model, are not independent of each other.
 """
 
-import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.legends import FRACTIONS
 from layernorm_roles.gaussian_keys import expected_unselectable
-from layernorm_roles.schemas import CEILING_QUANTILES, CEILING_SHARES
+from layernorm_roles.schemas import CEILING_SHARES
 
 THRESHOLDS = tuple(FRACTIONS)
 """Shares of a query's attention that a key may reach or not; a key with more than half has the highest score."""
@@ -64,43 +63,6 @@ def shares_below(ceilings: pd.DataFrame) -> pd.DataFrame:
             rows.append((*place, threshold, *Estimate.of_any(shares), len(shares), *counted))
     columns = ["threshold", "percent", "low", "high", "contexts", "heads", "undecided_percent"]
     return pd.DataFrame(rows, columns=[*_PLACE, *columns])
-
-
-def quantiles(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """Return quantiles of the largest attention that a query can give a key, over the (key, head) pairs of a layer.
-
-    `ceilings` is the table attention_ceilings. Columns: model, queries (the set of queries), normalised (the kind of
-    keys: as used or without the norm), layer, quantile, ceiling (the quantile of certified upper bounds, 0..1; mean
-    over contexts), low, high (95 % interval over contexts; NaN for one).
-    """
-    rows = []
-    for place, part in by_layer(ceilings).groupby(_PLACE):
-        for quantile, values in zip(CEILING_QUANTILES, np.stack(part.quantiles).T, strict=True):
-            rows.append((*place, quantile, *Estimate.of_any(pd.Series(values))))
-    return pd.DataFrame(rows, columns=[*_PLACE, "quantile", "ceiling", "low", "high"])
-
-
-def tokens_below(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """Return how often the keys of each token cannot get half of a query's attention.
-
-    `ceilings` is the table token_ceilings: for one layer of each model, upper bounds of a key's attention over all
-    queries that a head can compute from outputs of its norm. Columns: model, layer, token, occurrences (positions in
-    all contexts), contexts (with the token), percent (of the token's (key, head) pairs with a bound below half; mean
-    over contexts), low, high (95 % interval over contexts; NaN for one), ceiling (median of the bounds), received
-    (largest attention by a query of the contexts). Rows are sorted by model, falling percent and rising ceiling.
-    """
-    chosen = ceilings.assign(hit=100 * (ceilings.upper < THRESHOLDS[0]))
-    rows = []
-    for (model, layer), here in chosen.groupby(["model", "layer"], sort=False):
-        for token, part in here.groupby("token"):
-            contexts = part.groupby("context").hit.mean()
-            occurrences = len(part[["context", "position"]].drop_duplicates())
-            numbers = (occurrences, len(contexts), *Estimate.of_any(contexts))
-            rows.append((model, layer, token, *numbers, part.upper.median(), part.received_max.max()))
-    columns = ["occurrences", "contexts", "percent", "low", "high", "ceiling", "received"]
-    found = pd.DataFrame(rows, columns=["model", "layer", "token", *columns])
-    order = {"model": True, "percent": False, "ceiling": True, "token": True}
-    return found.sort_values([*order], ascending=[*order.values()], ignore_index=True)
 
 
 def unselectable_in_heads(keys: pd.DataFrame, site: str, undecided: bool = False) -> pd.DataFrame:
